@@ -43,7 +43,7 @@ class Efficiency:
     """The ops that took the most time on the devices, and the assumed peaks.
 
     ``work_ns`` is the time of all device work except transfers, ``bounded_ns`` the time of the ops whose best possible
-    time is known, and ``best_ns`` the sum of these best times. ``missing`` is a sentence on what the input lacks.
+    time is known, and ``best_ns`` the sum of these best times. ``missing`` is a sentence about what the input lacks.
     """
 
     ops: tuple[OpRate, ...]

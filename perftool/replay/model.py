@@ -31,7 +31,7 @@ _MOST_BEFORE_LAUNCH = 0.05
 
 @dataclass(frozen=True)
 class Prediction:
-    """The mean length of a step (``step_ns``) in the ``replay`` of the ``altered`` graph. ``lacks`` is a clause on
+    """The mean length of a step (``step_ns``) in the ``replay`` of the ``altered`` graph. ``lacks`` is a clause about
     resources that the machine lacks; if there is one, ``step_ns`` is only a lower bound.
     """
 

@@ -1,4 +1,4 @@
-"""Texts on the model's modules, shared by the text report, the HTML page and ``diff``."""
+"""Texts about the model's modules, shared by the text report, the HTML page and ``diff``."""
 
 from __future__ import annotations
 

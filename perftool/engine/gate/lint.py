@@ -96,7 +96,7 @@ def _require_records(report: Report, plan: LintPlan) -> None:
 
 
 def unrecognised_text(paths: Iterable[str]) -> str:
-    """A clause on files in which nothing was recognised."""
+    """A clause about files in which nothing was recognised."""
     first, *more = paths
     what = f"{first} and {len(more)} more file{'s' if more[1:] else ''} contain" if more else f"{first} contains"
     return f"{what} nothing that this program recognises"

@@ -1,4 +1,4 @@
-"""A sentence on the time in a recording before its first step or op, and after its last."""
+"""A sentence about the time in a recording before its first step or op, and after its last."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _PLACES = {
 
 
 def apart_sentence(store: TraceStore) -> str:
-    """A sentence on the time in the first rank's recording before its first step or op and after its last, and on the
-    user's function that takes most of it. Empty if this time is short, or shorter than a step.
+    """A sentence about the time in the first rank's recording before its first step or op and after its last, and about
+    the user's function that takes most of it. Empty if this time is short, or shorter than a step.
     """
     store.build(["_apart_stretches", "windows"])
     clauses: list[str] = []

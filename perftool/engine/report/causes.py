@@ -104,7 +104,7 @@ WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 
 
 def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
-    """A clause on ``cause`` for this type of ``device``; None if the cause is unknown.
+    """A clause about ``cause`` for this type of ``device``; None if the cause is unknown.
 
     ``ratio`` is the share of the host-bound idle time that ``cause`` explains.
     """
@@ -144,14 +144,15 @@ def cut_name(name: str) -> str:
 
 
 def _counted(row: dict[str, Any], device: str | None) -> str:
-    """A clause on the number of ops, if the cause is op overhead on a CPU and no single op accounts for most of it."""
+    """A clause about the number of ops, if the cause is op overhead on a CPU and no single op accounts for most of
+    it."""
     if row["name"] != "framework_op" or device != "cpu" or _mostly_in(row):
         return ""
     return f" ({round(row['ops']):,} ops{' a step' if row['stepped'] else ''}: larger batches or fewer ops reduce this)"
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
-    """A clause on where most of a cause's time is spent: in one op, or between two ops; empty if unknown."""
+    """A clause about where most of a cause's time is spent: in one op, or between two ops; empty if unknown."""
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"
         return f", much of it between {between} ({pair['times']:,} times, {format_ns(pair['ns'])})"

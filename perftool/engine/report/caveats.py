@@ -1,4 +1,4 @@
-"""Sentences on what limits the conclusions from a recording, such as an overloaded machine or missing ranks."""
+"""Sentences about what limits the conclusions from a recording, such as an overloaded machine or missing ranks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
 
 
 def _lengths(run: VerdictInput, headline: str) -> str:
-    """A sentence on steps of two lengths, and on the extra work in the long ones if the recording shows it.
+    """A sentence about steps of two lengths, and about the extra work in the long ones if the recording shows it.
 
     Empty if no finding explains the lengths but an overloaded machine might. Does not repeat the ``headline``.
     """
@@ -56,7 +56,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _missing(findings: Sequence[Finding]) -> str:
-    """A sentence on the ranks without a trace; empty if every rank has one, or if fewer than two ranks do."""
+    """A sentence about the ranks without a trace; empty if every rank has one, or if fewer than two ranks do."""
     found = _finding(findings, _MISSING)
     if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
         return ""
@@ -68,7 +68,7 @@ def _missing(findings: Sequence[Finding]) -> str:
 
 
 def _inflated(run: VerdictInput) -> str:
-    """A sentence on the share of the time that the profiler takes on a CPU; empty if it is small.
+    """A sentence about the share of the time that the profiler takes on a CPU; empty if it is small.
 
     With an accelerator, the host may wait for the device anyway, so the profiler's time says little about steps.
     """
@@ -91,7 +91,7 @@ def is_overloaded(findings: Sequence[Finding]) -> bool:
 
 
 def overload_sentence(findings: Sequence[Finding]) -> str:
-    """A sentence on threads that waited for a core; empty if the machine was not overloaded."""
+    """A sentence about threads that waited for a core; empty if the machine was not overloaded."""
     found = _finding(findings, _OVERLOADED)
     if found is None:
         return ""
@@ -106,7 +106,7 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
 
 
 def unusable_sentence(findings: Sequence[Finding]) -> str:
-    """A sentence on other processes that overloaded the machine so much that it hides what limits the run; else
+    """A sentence about other processes that overloaded the machine so much that it hides what limits the run; else
     empty."""
     found = _finding(findings, _OVERLOADED)
     if found is None or found.evidence["waited_ratio"] < _HIDING or _by_itself(found):
@@ -123,8 +123,8 @@ def _by_itself(overloaded: Finding) -> bool:
 
 
 def _disturbed(findings: Sequence[Finding], headline: str) -> str:
-    """A sentence on an overloaded machine, or on calls whose time varies without a known reason; empty if neither is
-    the case, or if the ``headline`` already says so.
+    """A sentence about an overloaded machine, or about calls whose time varies without a known reason; empty if neither
+    is the case, or if the ``headline`` already says so.
     """
     if overloaded := overload_sentence(findings):
         return "" if headline.startswith(overloaded) else overloaded

@@ -1,4 +1,4 @@
-"""Sentences on the work of the device: how busy it is, how close to its peak, and its largest ops and modules."""
+"""Sentences about the work of the device: how busy it is, how close to its peak, and its largest ops and modules."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _WRAPPERS = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParalle
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
-    """A sentence on how busy the device is, and how close to its peak. Empty if the device is idle for ``most_idle`` of
-    the time or more, if its idle time is unknown, or if a finding is an error.
+    """A sentence about how busy the device is, and how close to its peak. Empty if the device is idle for ``most_idle``
+    of the time or more, if its idle time is unknown, or if a finding is an error.
     """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
@@ -63,7 +63,7 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
 
 
 def _modelled(run: VerdictInput) -> str:
-    """A clause on the share of the work whose distance from the peak is known; empty if this is nearly all of it."""
+    """A clause about the share of the work whose distance from the peak is known; empty if this is nearly all of it."""
     known, idle = run.summary["roofline_ratio"].denominator, run.summary["device_idle_ratio"]
     work = (idle.denominator or 0) - (idle.numerator or 0)
     if known is None or known >= _NEARLY_ALL * work:
@@ -78,7 +78,7 @@ def _mostly_communicates(run: VerdictInput) -> bool:
 
 
 def detail_sentence(run: VerdictInput) -> str:
-    """A sentence on how long the device computes and why it is idle, or on why no times are known."""
+    """A sentence about how long the device computes and why it is idle, or about why no times are known."""
     inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
     idle = summary["device_idle_ratio"].value
     if not inputs:
@@ -114,13 +114,14 @@ def detail_sentence(run: VerdictInput) -> str:
 
 
 def busy_detail(run: VerdictInput) -> str:
-    """A sentence on the time in kernels that only read and write memory (if long), and on the time in which the state
-    of the device is unknown."""
+    """A sentence about the time in kernels that only read and write memory (if long), and about the time in which the
+    state of the device is unknown."""
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
 def work_sentences(run: VerdictInput) -> tuple[str, ...]:
-    """Sentences on the work of the device by op and by module, and on possible gains; empty if it is often idle."""
+    """Sentences about the work of the device by op and by module, and about possible gains; empty if it is often
+    idle."""
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ()
@@ -129,8 +130,8 @@ def work_sentences(run: VerdictInput) -> tuple[str, ...]:
 
 
 def largest_op(run: VerdictInput) -> tuple[str, ...]:
-    """For a run on the CPU, a sentence on the op that takes the most time (unless all ops are small) and how close it
-    is to the machine's peak, and a sentence on the parts of the work. Empty for other devices."""
+    """For a run on the CPU, a sentence about the op that takes the most time (unless all ops are small) and how close
+    it is to the machine's peak, and a sentence about the parts of the work. Empty for other devices."""
     if run.device != "cpu" or not run.device_ops:
         return ()
     top = run.device_ops[0]
@@ -263,7 +264,7 @@ def is_memory_alone(run: VerdictInput) -> bool:
 
 
 def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
-    """A sentence on the peak of a recording that shows only memory, and on the largest part of that peak."""
+    """A sentence about the peak of a recording that shows only memory, and about the largest part of that peak."""
     first = uses[0]
     made = f", allocated by {first.makers}" if first.makers else ""
     largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
@@ -271,7 +272,7 @@ def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:
-    """A clause on the time in which the device's state is unknown; empty if there is none."""
+    """A clause about the time in which the device's state is unknown; empty if there is none."""
     unknown = summary["device_unknown_ratio"]
     if not unknown.value or not unknown.numerator:
         return ""
@@ -280,8 +281,8 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 
 
 def _best(run: VerdictInput) -> str:
-    """A clause on the distance of a busy device from its peak, and on the time in kernels that only read and write
-    memory; empty if neither is large."""
+    """A clause about the distance of a busy device from its peak, and about the time in kernels that only read and
+    write memory; empty if neither is large."""
     best = run.summary["roofline_ratio"].value
     distance = f", with its {_units(run)} at {format_ratio(best)} of their peak" if best and best < _NEAR_BEST else ""
     return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
@@ -293,7 +294,7 @@ def _units(run: VerdictInput) -> str:
 
 
 def _passes(run: VerdictInput) -> str:
-    """A clause on the time in kernels that only read and write memory; empty if the time is short."""
+    """A clause about the time in kernels that only read and write memory; empty if the time is short."""
     passes, window = (run.summary[name].value for name in ("passes_time_ms", "window_ms"))
     if not passes or not window or passes < LARGE * window:
         return ""

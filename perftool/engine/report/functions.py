@@ -1,4 +1,4 @@
-"""Sentences on how much time of a run on the CPU goes to the user's functions and to the optimizer."""
+"""Sentences about how much time of a run on the CPU goes to the user's functions and to the optimizer."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _around_all(functions: Sequence[FunctionTime], whole_ns: int) -> FunctionTim
 
 
 def optimizer_sentence(store: TraceStore) -> str:
-    """A sentence on the share of the time that the first rank's optimizer takes; empty if it is small."""
+    """A sentence about the share of the time that the first rank's optimizer takes; empty if it is small."""
     store.build(["windows", "optimizer_steps"])
     rows = store.select(_OPTIMIZER)
     if not rows or rows[0]["share"] < _LARGE_OPTIMIZER:

@@ -1,4 +1,4 @@
-"""Sentences on the largest ops of a busy device, on how close each is to its peak, and on the possible gain."""
+"""Sentences about the largest ops of a busy device, how close each is to its peak, and the possible gain."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ class LargeOp:
 
 @dataclass(frozen=True)
 class Left:
-    """The ops on the device, largest first. ``missing`` is a sentence on what is needed to judge more of them."""
+    """The ops on the device, largest first. ``missing`` is a sentence about what is needed to judge more of them."""
 
     ops: Sequence[LargeOp]
     missing: str
     on_cpu: bool = False
 
     def sentences(self, by_module: Sequence[str] = ()) -> tuple[str, ...]:
-        """Sentences on the largest ops and how close they are to their peaks, then ``by_module``, then a sentence on
-        the possible gain, or on what to record."""
+        """Sentences about the largest ops and how close they are to their peaks, then ``by_module``, then a sentence
+        about the possible gain, or about what to record."""
         return (f"{self._largest()}.", *by_module, self._ending()) if self.ops else ()
 
     def reached_by(self, name: str) -> float | None:

@@ -1,4 +1,5 @@
-"""Sentences on modules, functions and ops that spend most of their time in a few of their calls, for runs on a CPU."""
+"""Sentences about modules, functions and ops that spend most of their time in a few of their calls, for runs on a
+CPU."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ _FEW = 0.2
 
 @dataclass(frozen=True)
 class LongCalls:
-    """Sentences on a few calls that take most of the time, and the ``module`` or function of these calls."""
+    """Sentences about a few calls that take most of the time, and the ``module`` or function of these calls."""
 
     module: str | None = None
     sentences: tuple[str, ...] = ()
@@ -63,7 +64,8 @@ class LongCalls:
 
 @dataclass(frozen=True)
 class _Few:
-    """A few calls of ``name`` that take most of its time, with their starts and ends in ns, and a sentence on them."""
+    """A few calls of ``name`` that take most of its time, with their starts and ends in ns, and a sentence about
+    them."""
 
     name: str
     spans: Sequence[tuple[int, int]]
@@ -79,7 +81,7 @@ class _Few:
 def long_calls(
     store: TraceStore, op: str, modules: Sequence[str], functions: Sequence[Line], has_steps: bool
 ) -> LongCalls:
-    """Sentences on a module or function, and on ``op``, if most of their time is in a few calls.
+    """Sentences about a module or function, and about ``op``, if most of their time is in a few calls.
 
     Only the first such module or function in ``modules`` and ``functions`` is mentioned. ``op`` is left out if most of
     its long calls are inside those of the module or function. If the machine was overloaded, there are no sentences,

@@ -1,4 +1,4 @@
-"""Sentences on the steps of a run: how they were found, what repeats in them, and the phases around them."""
+"""Sentences about the steps of a run: how they were found, what repeats in them, and the phases around them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tup
 
 
 def _backward_passes(run: VerdictInput) -> str:
-    """A sentence on the backward passes of a step, if there are many: one pass over a batch could replace them."""
+    """A sentence about the backward passes of a step, if there are many: one pass over a batch could replace them."""
     passes, times = run.on_cpu.backward_passes or (0.0, 0)
     if passes < _SEVERAL:
         return ""
@@ -64,7 +64,7 @@ def _backward_passes(run: VerdictInput) -> str:
 
 
 def _calls(run: VerdictInput) -> str:
-    """A sentence on how often a step calls the model, or a module calls one of its submodules; empty if rarely."""
+    """A sentence about how often a step calls the model, or a module calls one of its submodules; empty if rarely."""
     if run.device != "cpu":
         return ""
     steps = run.summary["steps"].value or 1
@@ -90,7 +90,7 @@ def _calls(run: VerdictInput) -> str:
 
 
 def _loop(run: VerdictInput) -> str:
-    """A sentence on the loop of ops in a step, or in a recording without steps; empty if it takes little time, or if
+    """A sentence about the loop of ops in a step, or in a recording without steps; empty if it takes little time, or if
     the names of its ops are unknown.
     """
     loop, steps = run.on_cpu.op_loop, run.summary["steps"].value
@@ -101,7 +101,7 @@ def _loop(run: VerdictInput) -> str:
 
 
 def _repeated(run: VerdictInput) -> str:
-    """The subject of a sentence on what repeats: a step, or the recording if it has no steps."""
+    """The subject of a sentence about what repeats: a step, or the recording if it has no steps."""
     return with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
 
 

@@ -51,7 +51,7 @@ GROUP BY o.name ORDER BY dur DESC, o.name LIMIT 1
 
 @dataclass(frozen=True)
 class Unseen:
-    """``sign`` is a name that proves that a device was used. ``shown`` contains sentences on what the host did."""
+    """``sign`` is a name that proves that a device was used. ``shown`` contains sentences about what the host did."""
 
     sign: str
     shown: str

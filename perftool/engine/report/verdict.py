@@ -166,7 +166,7 @@ def _gains_below(share: float, first: Finding) -> bool:
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
-    """A sentence on the predicted step time with all modelled fixes; empty if there are too few, or they save too
+    """A sentence about the predicted step time with all modelled fixes; empty if there are too few, or they save too
     little."""
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
@@ -185,7 +185,7 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
 
 
 def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
-    """A sentence on other stragglers if ``first`` blames one; else empty."""
+    """A sentence about other stragglers if ``first`` blames one; else empty."""
     if not _blames(first, rules):
         return ""
     others = [found for found in findings if found is not first and _blames(found, rules)]
@@ -230,7 +230,7 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """A clause on the user's function that takes most of the ``ns_per_step`` of plain Python, and on the built-in
+    """A clause about the user's function that takes most of the ``ns_per_step`` of plain Python, and about the built-in
     function that it calls; empty if unknown.
     """
     about = {rule.code for rule in rules if "python" in rule.tags}

@@ -20,10 +20,10 @@ from perftool.model.rule import Rule
 class OnCpu:
     """Facts and sentences that exist only for a run on a CPU; empty for other devices.
 
-    ``enclosing``: a clause on the call that contains most of the largest op.
-    ``by_function``, ``optimizer``: sentences on the user's functions and on the optimizer.
-    ``apart``: a sentence on the time before the first step and after the last.
-    ``narrow``: a sentence on the call that contains all steps of a short recording.
+    ``enclosing``: a clause about the call that contains most of the largest op.
+    ``by_function``, ``optimizer``: sentences about the user's functions and about the optimizer.
+    ``apart``: a sentence about the time before the first step and after the last.
+    ``narrow``: a sentence about the call that contains all steps of a short recording.
     """
 
     enclosing: str = ""
@@ -43,7 +43,7 @@ class VerdictInput:
     ``reached``: the share of their roofline that matmuls reach; None if unknown.
     ``top_reached``: the share of its peak that the first of ``device_ops`` reaches; None if unknown.
     ``device``: the type of the device.
-    ``passed_on``: a sentence on ranks that are late only because they wait for another rank.
+    ``passed_on``: a sentence about ranks that are late only because they wait for another rank.
     """
 
     summary: Mapping[str, Metric]

@@ -23,7 +23,7 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 # The longest message, in characters. A name in a message may have any length.
 LONGEST = 10_000
-# The column with a clause on the result of the replay. Rules put it at the end of their message.
+# The column with a clause about the result of the replay. Rules put it at the end of their message.
 PREDICTION = "prediction"
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+|[^{}|]+\|[^{}|]+))?\}")
 

@@ -175,7 +175,7 @@ def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
-    """Replay the fix of each of ``rows`` that has changes. Yields the number of the row, the ns saved, a clause on
+    """Replay the fix of each of ``rows`` that has changes. Yields the number of the row, the ns saved, a clause about
     missing cores if the saving is only a bound, and the changes that no earlier row has.
 
     Raises QueryTimeoutError if the replays take longer than a query may.

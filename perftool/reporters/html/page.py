@@ -79,7 +79,7 @@ class Page:
 
     @property
     def serving(self) -> list[str]:
-        """Lines on a language-model server; empty for other runs."""
+        """Lines about a language-model server; empty for other runs."""
         return list(server_lines(self.report))
 
     def of_steps(self, text: str) -> str:
