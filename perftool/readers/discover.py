@@ -39,13 +39,14 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# Traces with compressions that this program cannot read, or under other names, such as `rank1.json.xz`, `rank1.json~`.
+# Matches names of traces that this program does not read, because of their compression (`rank1.json.xz`) or their
+# suffix (`rank1.json~`).
 _OTHER_NAME = re.compile(r"\.(?:json|trace)(?![a-z0-9])", re.IGNORECASE)
 _OTHER_KINDS = (PART_SUFFIX, ".csv")
 _SUFFIXES = f"{', '.join(TRACE_SUFFIXES[:-1])} or {TRACE_SUFFIXES[-1]}"
-# Reports and baselines of this program contain its name this close to their beginning or end, in bytes.
+# This program's reports and baselines contain its name within this many bytes of their beginning or end.
 _CHECKED_BYTES = 4 << 10
-# Larger JSON files are not parsed to check whether they belong to another program. Tokenizer files have about 10 MB.
+# Larger JSON files are not parsed to check whether they belong to another program. Tokenizer files take about 10 MB.
 _LARGEST_STATE = 64 << 20
 _LONGEST_LINE = 64 << 10
 _UNCLEAR = "not read, because it does not look like a trace"
@@ -67,7 +68,7 @@ class Inputs:
     ``device``: the name of a device, or a file of peak rates. It overrides the device in the traces.
     ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
-    ``doubts``: files that were left out, which may be wrong.
+    ``doubts``: files that were left out, perhaps wrongly.
     """
 
     traces: tuple[str, ...]
@@ -108,9 +109,9 @@ def find_inputs(
     """Find the files selected by ``paths`` (of any kind) and ``texts`` (no traces), sorted within folders and globs.
 
     If a folder contains several runs, this picks the newest complete run, or the one called ``run``, or all of them
-    with ``as_one_run``. With ``literal``, wildcards in ``paths`` are letters of names. Without ``texts``, it adds logs
-    and configuration found next to a trace. Raises InputError if a path does not exist, a folder contains no inputs, a
-    pattern matches nothing, or files that were named one by one belong to several runs.
+    with ``as_one_run``. With ``literal``, wildcards in ``paths`` are ordinary characters. Without ``texts``, it adds
+    logs and configuration found next to a trace. Raises InputError if a path does not exist, a folder contains no
+    inputs, a pattern matches nothing, or files that were named one by one belong to several runs.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
@@ -434,13 +435,13 @@ def _is_text(path: str) -> bool:
         return False
     if kind == "unknown":
         return is_named_like_companion(path) and not _may_be_damaged_trace(path)
-    # A line of a log may have got into the file before the events.
+    # Log output may precede the events in a file.
     return kind != "csv" and not (path.lower().endswith(".json") and _shows_events(path))
 
 
 @once_per_file
 def _may_be_damaged_trace(path: str) -> bool:
-    """Whether a file with the name of a JSON document is none, nor JSON Lines, or has keys that only events have."""
+    """Whether a file named ``.json`` is neither a JSON document nor JSON Lines, or has keys that only events have."""
     if not path.lower().endswith(".json"):
         return False
     if os.path.getsize(path) > _LARGEST_STATE:

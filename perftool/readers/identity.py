@@ -1,4 +1,4 @@
-"""Reads from a trace's metadata which rank, run, device and clock it belongs to."""
+"""Reads the rank, run, device and clock of a trace from its metadata."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
 
 def _process(events: bytes) -> int | None:
-    """The most frequent process ID among the first events. Ignores small numbers, which are device lanes."""
+    """The most frequent process ID among the first events. Ignores small numbers, which are those of device lanes."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     processes = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode

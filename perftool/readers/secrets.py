@@ -40,7 +40,7 @@ REPLACEMENT = "redacted"
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
 
-# Patterns for names that ``_certainty`` has divided into words. Numbers of tokens or of passes are not secrets.
+# Patterns for names that ``_certainty`` has divided into words. Counts of tokens or of passes are not secrets.
 _CERTAIN = re.compile(
     r"pass_?(?:w(?:or)?d|phrase|code)|pswd|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$"
     r"|[a-z0-9]_pwd_$|(?:api|access|account|auth|encryption|licen[cs]e|master|private|service|signing|ssh|storage"
@@ -54,7 +54,7 @@ _UNIT = re.compile(
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
     r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
 )
-# Names that end in these words only describe a secret or say where it is.
+# A name that ends in one of these words only describes a secret or says where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 _ORDINAL = re.compile(r"_?\d+_$")
@@ -90,14 +90,14 @@ _BARE = re.compile(
     r"""(?:[^\s"'`&;<>\\]|\\+(?: (?=\S)|[^\w\s"'`\\])|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])"""
     r"""|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
-# Headers that extend to the end of their line, or of the argument that contains them.
+# Headers whose value extends to the end of the line, or of the argument that contains them.
 _HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
 _HEADER = re.compile(r"""[^"'`\r\n]*""")
 # A list or an object, up to its end. In a text that was cut, the last string may have no end.
 _LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
-# JSON in a string may escape the slashes. A quote or an angle bracket ends the URL if a space or punctuation follows. A
-# password may contain slashes, but not two in succession, and a number before a slash is a port.
+# JSON in a string may contain escaped slashes. A quote or an angle bracket ends the URL if a space or punctuation
+# follows. A password may contain slashes, but not two in succession, and a number before a slash is a port.
 _IN_USER = r"""(?:[^\s/@:"'<>]|["'<>](?![\s,:;)\]}\\]))"""
 _SLASH = r"/(?!\\{0,9}/)"
 _ADDRESS = re.compile(
@@ -238,7 +238,7 @@ def _named_in(text: str) -> Iterator[Found]:
             # The quote may be part of the secret.
             end = _bare_end(text, end) if text.startswith(quote, end) else end
         else:
-            # All names in a run of characters share the end of the run, so it is computed once.
+            # All names in a run without blanks share the end of the run, so it is computed only once.
             run = run if start < run else _bare_end(text, start)
             end = _header_end(text, start) if _HEADERS.fullmatch(name) and assigned else run
             if found_certainty == Certainty.CERTAIN and (listed := _LIST.match(text, start)):

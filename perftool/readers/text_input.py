@@ -24,8 +24,8 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wa
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read a log, a metrics file or a configuration. The ``kind`` of the result says which of them ``source`` is.
 
-    A text of unknown kind is read as a log, because known lines may come late. The rank comes from the path unless it
-    is given. Raises InputError if the file cannot be opened or read, or is a trace.
+    A text of unknown kind is read as a log, because the first known line may be far from the beginning. The rank comes
+    from the path unless it is given. Raises InputError if the file cannot be opened or read, or is a trace.
     """
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):

@@ -24,8 +24,8 @@ class FileState:
     bytes: int
 
     def to_json(self) -> dict[str, int | str]:
-        """The fields as JSON. A path that is not UTF-8 is also given in hex, because the escapes in ``path`` may be
-        letters of another name."""
+        """The fields as JSON. A path that is not UTF-8 is also given in hex, because another file's name may contain
+        the escapes in ``path`` literally."""
         fields: dict[str, int | str] = asdict(self)
         raw = os.fsencode(self.path)
         try:
@@ -60,7 +60,7 @@ class Watched:
 
     def finished(self, found: Collection[FileState]) -> list[FileState]:
         """The files in ``found`` that have not changed since the last poll, oldest first. A file is returned once, and
-        again each time that it has changed and is finished.
+        again each time it has been changed and finished.
         """
         now = frozenset(found)
         still = (now & self._last) - self._done
@@ -70,8 +70,8 @@ class Watched:
 
 
 def files_below(folder: str, is_wanted: Callable[[str], bool], unread: list[str]) -> list[FileState]:
-    """The regular files below ``folder`` with names that are wanted. Adds sentences to ``unread`` about folders, links
-    and files that cannot be read at the moment.
+    """The regular files below ``folder`` whose names are wanted. Adds sentences to ``unread`` about folders, links and
+    files that cannot be read at the moment.
 
     Skips empty files, which have not been written yet, and hidden files, which programs create while copying.
     """

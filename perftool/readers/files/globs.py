@@ -14,8 +14,8 @@ _MOST = 32_768
 
 
 class Globs:
-    """Patterns like those of fnmatch, all followed at the same time: each character of a name costs a few operations on
-    an integer that has one bit for each piece of the patterns.
+    """Patterns like those of fnmatch, all matched in one pass: each character of a name takes a few operations on an
+    integer that has one bit for each piece of the patterns.
 
     Python's regular expressions would try each pattern at each position of the name.
     """
@@ -44,7 +44,7 @@ class Globs:
 
     def match(self, name: str) -> bool:
         """Whether a pattern matches all of ``name``."""
-        # A bit is set if what comes before this piece of its pattern matches the letters so far.
+        # The bit of a piece is set if the pieces before it in the pattern match the characters read so far.
         reached = self._starts
         for letter in os.path.normcase(name):
             reached = (reached & self._places_of(letter)) << 1 | reached & self._stars

@@ -23,12 +23,12 @@ class OutsideFolderError(Exception):
 
 
 def matches(pattern: str, within: Path | None = None) -> list[str]:
-    """The files and folders that match ``pattern``, sorted. A hidden one matches only if its part of the pattern begins
-    with a dot.
+    """The files and folders that match ``pattern``, sorted. Hidden files and folders match only if their part of the
+    pattern begins with a dot.
 
     ``**`` follows no links, and no part of the pattern visits a folder twice, so circular links and repeated ``**``
-    take little time. Raises OutsideFolderError before it lists a folder that is not below ``within``, a path without
-    links.
+    take little time. Raises OutsideFolderError before listing a folder that is not below ``within``, which must be a
+    path without links.
     """
     whole = Path(pattern)
     places = [Path(whole.anchor)]

@@ -19,7 +19,7 @@ _EVENT = re.compile(
 # Ranks take part in collectives in every step, so the beginning of a recording is enough.
 _MOST_BYTES = 64 << 20
 
-# For each name of collectives in a trace, the first start and the last end, in ns since 1970.
+# For each name of a collective in a trace: its first start and its last end, in ns since 1970.
 Collectives = dict[str, tuple[int, int]]
 
 

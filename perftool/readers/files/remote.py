@@ -23,7 +23,7 @@ _SILENCE_S = 60.0
 _LOCAL = tuple(map(ip_network, ("64:ff9b:1::/48", "fec0::/10")))
 # Packets to these addresses go to the IPv4 address in the last 32 bits: NAT64, mapped, translated, compatible.
 _HOLD_IPV4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "::/96")))
-# Hosts whose first connection went to an address on the internet. Their names may later lead elsewhere.
+# Hosts whose first connection went to an address on the internet. Their names may later resolve to private addresses.
 _PUBLIC: set[str | None] = set()
 _WEB = re.compile("https?(://|$)", re.IGNORECASE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

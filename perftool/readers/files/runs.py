@@ -93,7 +93,7 @@ class Run:
         own = trace.identity
         if own.rank is not None and len(self.ranks) == len(self.files):
             return True
-        # A process has one rank, so its recordings are not from different ranks.
+        # A process has one rank, so two recordings of it cannot be different ranks of this run.
         return trace.process not in self.processes and met(self.files[0], own.path)
 
     def add(self, trace: _Recording) -> None:
@@ -143,7 +143,8 @@ class Chosen:
     """The files of the selected run, a note about files that are not read, and the files of other runs (``others``).
 
     ``aside``: duplicates of other files. ``unread_parts``: parts that are not read, because their folder contains
-    traces. ``doubts``: files that were left out, but may belong to the selected run, or may be what to analyse instead.
+    traces. ``doubts``: files that were left out, but may belong to the selected run, or may be the files that the user
+    meant.
     """
 
     files: tuple[str, ...]
@@ -271,7 +272,8 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
 
 
 def _ranks_lacking(chosen: Run, other: Run) -> list[str]:
-    """The traces of ``other`` whose ranks ``chosen`` lacks. A wrong clock may have made them another run."""
+    """The traces of ``other`` whose ranks ``chosen`` lacks. They may have been grouped as another run only because a
+    clock was wrong."""
     sizes = {chosen.world_size, other.world_size} - {None}
     if len(chosen.ranks) < len(chosen.files) or len(sizes) > 1 or len(chosen.files) == chosen.world_size:
         return []
@@ -376,7 +378,8 @@ def _note_incomplete(runs: Sequence[Run]) -> None:
 
 
 def _place(run: Run) -> str:
-    """The folder of the first trace, with all numbers masked, because folders of ranks and recordings are numbered."""
+    """The folder of the first trace, with all numbers masked, because the folders of ranks and of recordings are
+    numbered."""
     return re.sub(r"\d+", "0", str(PurePath(run.files[0]).parent))
 
 
@@ -386,7 +389,8 @@ def _mean_bytes(run: Run) -> float:
 
 
 def _suffix(run: Run) -> str:
-    """The suffix, which shows the compression. Sizes are comparable only if the compression is the same."""
+    """The suffix of the first trace's name, which shows the compression. Sizes are comparable only if the compression
+    is the same."""
     return PurePath(run.files[0]).suffix
 
 

@@ -21,15 +21,16 @@ from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
 
 BLOCK = 8 << 20
-# Traces compress to between 1/10 and 1/30 of their size, so this much compressed input makes about one BLOCK of output.
+# Compressed traces have 1/30 to 1/10 of the original size, so this much compressed input yields about one BLOCK of
+# output.
 COMPRESSED_BLOCK = 256 << 10
-# Bytes passed to the decompressor at once. gzip can expand them 1,000 times, Zstandard 32,000 times.
+# Bytes passed to the decompressor at once. gzip can expand them by a factor of 1,000, Zstandard by 32,000.
 _AT_ONCE = 2 << 10
 # After an error, the input is decompressed in pieces of this size, to salvage the data before the damage.
 _FINER = 32
 STDIN = "-"
-# The content may be this many times as large as its compressed form, which is about what gzip can achieve. Zstandard
-# could turn a kilobyte into 32 MB. The first _ANY_RATIO_BYTES of the content are exempt.
+# The maximum ratio of content to compressed input; gzip achieves at most about this ratio. Zstandard could turn a
+# kilobyte into 32 MB. The first _ANY_RATIO_BYTES of the content are exempt.
 MOST_RATIO = 1000
 _ANY_RATIO_BYTES = 64 << 20
 # Python cannot limit the output of other zip methods: a kilobyte of bzip2 may expand to a gigabyte at once.
@@ -199,7 +200,7 @@ def whole(path: str, most: int, what: str = "such a file") -> bytes:
 
 
 def as_file(path: str) -> str:
-    """``path`` in a form that cannot mean stdin: a file that is named like STDIN gets a folder before its name."""
+    """``path`` in a form that cannot mean stdin: for a file named like STDIN, with a folder before the name."""
     return os.path.join(os.curdir, path) if path == STDIN else path
 
 

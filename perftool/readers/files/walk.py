@@ -11,10 +11,10 @@ DEEPEST = 100
 
 
 def walk(folder: str | Path, unread: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each folder from ``folder`` on, with the names of the folders and of the other entries in it, sorted.
+    """Yield ``folder`` and each folder below it, with the sorted names of its subfolders and of its other entries.
 
-    Links to folders are among the folders, but are not followed; nor are folders that the caller removes. Adds a
-    sentence to ``unread`` about each folder that is not read. Unlike os.walk and Path.rglob of Python 3.10, this does
+    Links to folders are listed as subfolders, but are not followed. The caller can remove subfolders to skip them. Adds
+    a sentence to ``unread`` about each folder that is not read. Unlike os.walk and Path.rglob of Python 3.10, this does
     not recurse.
     """
     left = [(os.fspath(folder), 0)]

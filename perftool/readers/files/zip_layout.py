@@ -1,4 +1,5 @@
-"""Checks what zipfile does not: how many members the end of a zip states, and whether other bytes hide in the file."""
+"""Makes two checks that zipfile omits: how many members the end of a zip states, and whether the file contains stray
+bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _DESCRIPTORS = (12, 16, 20, 24)
 @dataclass(frozen=True)
 class ZipEnd:
     """What the end of a zip states: the number of ``entries`` in its directory, and where the directory begins and
-    ends. ``at`` is the position of the end itself, and ``after`` the number of bytes behind it.
+    ends. ``at`` is the offset of this end record, and ``after`` the number of bytes that follow it.
     """
 
     entries: int
@@ -30,7 +31,7 @@ class ZipEnd:
 
 
 def zip_end(file: IO[bytes] | io.FileIO) -> ZipEnd:
-    """The end of the zip ``file``, which is found as zipfile finds it."""
+    """The end record of the zip ``file``, located in the same way as zipfile does."""
     size = file.seek(0, io.SEEK_END)
     start = file.seek(-min(size, _LONGEST_END), io.SEEK_END)
     tail = file.read(_LONGEST_END)

@@ -113,7 +113,7 @@ class _Config:
 
 
 class _Allowance:
-    """Counts down a limit that applies to a whole file."""
+    """What is left of a limit that applies to a whole file."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -137,7 +137,7 @@ def _configs(found: Mapping[str, Any], members: _Members, texts: _Allowance, tal
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
-    """Remove the entries that end batches, and give their state to the sends and receives of the batch. Also returns
+    """Remove the entries that end batches, and copy their state to the sends and receives of the batch. Also returns
     the groups with batches."""
     entries = found if isinstance(found, list) else []
     sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
@@ -182,7 +182,7 @@ def _entries(
 
 
 def _length(entry: FlightEntry) -> int:
-    """How many characters of the file's limit ``entry`` uses."""
+    """How many characters ``entry`` counts towards the file's limit."""
     texts = (entry.group, entry.name, entry.sizes, entry.place, entry.description)
     return _ENTRY + sum(len(one) for one in texts if one)
 
@@ -226,7 +226,7 @@ def _groups(
     found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, configs: Mapping[str, _Config],
     batches: set[str],
 ) -> Iterable[FlightGroup]:  # fmt: skip
-    """The groups in the entries and the configuration of the dump."""
+    """The groups that the entries or the configuration of the dump mention."""
     statuses = dict(_tables(found.get("pg_status")))
     by_name: dict[str, FlightEntry] = {}
     called: dict[str, int] = defaultdict(int)

@@ -32,8 +32,8 @@ class _Mark:
 
 @dataclass(slots=True)
 class _Made:
-    """A value that consists of ``size`` values, nested ``depth`` levels deep. It is ``frozen`` and may not change once
-    it is shared or part of another value."""
+    """A value that consists of ``size`` values, nested ``depth`` levels deep. Once it is shared or part of another
+    value, it is ``frozen``: it may not change."""
 
     value: Any
     size: int = 1
@@ -141,7 +141,7 @@ class _Machine:
         return items[::-1]
 
     def _get(self, number: int) -> None:
-        """Share a memoised value. It may not change from then on, so that it cannot contain itself."""
+        """Share a memoised value. From then on it may not change, so that it can never contain itself."""
         shared = self._memo[number]
         shared.frozen = True
         self._stack.append(shared)

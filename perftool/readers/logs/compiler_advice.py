@@ -1,8 +1,8 @@
 """Reads ``graph_compiler_perf.log``, in which Gaudi's graph compiler gives advice on a graph, in lines without times.
 
 The lines are ``[HIGH][<check>] <text>`` and ``[LOW ][<check>] <text>`` (``gc_perf.h`` in the open Gaudi software). The
-text may contain a tensor or a node, sizes in MB, and the effective FCD in bytes: the fastest-changing dimension, which
-is contiguous in memory.
+text may contain a tensor or a node, sizes in MB, and the effective size in bytes of the FCD, the fastest-changing
+dimension, which is contiguous in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def is_advice(lines: Iterable[str]) -> bool:
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """Read each piece of advice once, and count its repetitions: the compiler repeats it when it recompiles a graph.
+    """Read each piece of advice once, and count its repetitions: the compiler repeats the advice when it recompiles a
+    graph.
 
     Raises InputError if the file cannot be opened or read.
     """

@@ -29,7 +29,8 @@ _MAX_OPEN = 256
 
 @dataclass(frozen=True, slots=True)
 class _LinePattern:
-    """A line that reports one execution on the CPU. ``core`` is a literal part of it that is cheap to search for."""
+    """A kind of line that reports one execution on the CPU. ``core`` is a literal part of the line that is cheap to
+    search for."""
 
     core: str
     pattern: re.Pattern[str]

@@ -99,7 +99,7 @@ def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]
 
 
 def _without_repeats(readings: Iterable[LogReading]) -> Iterator[tuple[int, FallbackRecord]]:
-    """The records, without tables that an earlier file also contains, as if the console output repeats a log file."""
+    """The records, without tables that an earlier file also contains: console output may repeat a log file."""
     seen: dict[tuple[object, ...], int] = {}
     for file, reading in enumerate(readings):
         for record in reading.fallbacks:

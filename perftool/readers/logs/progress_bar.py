@@ -1,4 +1,4 @@
-"""Counts the refreshes of progress bars, because each may make the host wait for the device."""
+"""Counts the refreshes of progress bars, because each refresh may make the host wait for the device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perftool.model.records import LogEvent, LogReading
 from perftool.readers.text.log_lines import LogLine
 
 # tqdm, as used by Lightning and Hugging Face: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
-# The pattern starts at the percent sign, because a pattern for the name would be tried at every character.
+# The pattern starts at the percent sign, because a pattern that begins with the name would be tried at every character.
 _BAR = re.compile(
     r"%\|[^|]*\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
     r"\[[\d:]{1,20}<[^,\]]{0,40},\s*[\d.?]{1,20}\s*(?:s/\w+|\w{1,20}/s)"
@@ -37,14 +37,14 @@ class ProgressScanner:
     """Collects progress bars from the lines of a log, fed in order. A bar that restarts in the next epoch counts as the
     same bar.
 
-    Uses only the distances between refreshes, because the log may begin in the middle of a run.
+    Uses only the differences between refreshes, because the log may begin in the middle of a run.
     """
 
     def __init__(self) -> None:
         self._bars: dict[tuple[str, int | None], _Bar] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Add the progress of the bar in ``line``, if any, since its previous line."""
+        """If ``line`` contains a bar, add its progress since its previous line."""
         match = _bar(line.text)
         if match is None:
             return

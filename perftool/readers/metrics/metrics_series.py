@@ -1,6 +1,7 @@
 """Converts the cumulative records of a metrics file into snapshots, fallbacks and compilations.
 
-Every record contains totals since the process started. A counter that decreases was reset to zero in between.
+Every record contains totals since the process started. If a counter decreases, it was reset to zero between two
+records.
 """
 
 from __future__ import annotations

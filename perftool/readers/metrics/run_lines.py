@@ -22,7 +22,7 @@ _LARGEST = 1e30
 
 def read_history(path: str) -> History:
     """Read the runs and ranks in the summary file ``path`` ('-' is stdin), and count unreadable lines. Damaged
-    compression counts as one more unreadable line, at the end.
+    compression counts as one more unreadable line.
 
     Raises InputError if the file cannot be opened or contains no summary.
     """

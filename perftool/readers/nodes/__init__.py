@@ -17,7 +17,8 @@ _LONGEST_STEM = 200
 
 
 def is_bundle(path: str) -> bool:
-    """Whether the file has the name of a native profiler's archive, and is not the JSON that old releases wrote.
+    """Whether the file is named like an archive of the native profiler, and is not JSON, which old releases wrote under
+    that name.
 
     Raises InputError if it cannot be opened.
     """
@@ -38,7 +39,8 @@ def holds_host_trace(path: str) -> bool:
 def as_trace(path: str) -> Iterator[str]:
     """Provide a file with the trace in ``path``: the file itself or, for an archive, a copy of its host calls.
 
-    Raises InputError for an archive without host calls. Errors in the block contain ``path`` instead of the copy's.
+    Raises InputError for an archive without host calls. Errors raised in the block mention ``path`` instead of the path
+    of the copy.
     """
     if reads_once(path) or not is_bundle(path):
         yield path

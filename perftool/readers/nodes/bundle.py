@@ -2,8 +2,8 @@
 
 Reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
 ``synprof_parser`` can read the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
-their full names, which are never used for writing; nested archives and repeated names are ignored; a link in the place
-of a member is damage; and the number of members, their sizes and the compression ratio are limited.
+their full names, which are never used for writing; nested archives and repeated names are ignored; a link in place of a
+member counts as damage; and the number of members, their sizes and the compression ratio are limited.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BLOCK = 1 << 20
 # tarfile copies the global headers of an archive into each member. Archives made by git have one.
 _MOST_GLOBAL, _LONGEST_GLOBAL = 16, 1000
 # Before Python 3.11.10 and 3.12.6, tarfile takes time quadratic in the length of an extended header. So the sum of the
-# squared lengths is limited, to enough for 20,000 headers of 150 bytes.
+# squared lengths is limited; 20,000 headers of 150 bytes fit.
 _MOST_STEPS = 500_000_000
 _EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 # At most this many damaged members are reported one by one; the rest are counted.
@@ -210,7 +210,7 @@ class _Members:
 
     def _tar(self) -> Iterator[tuple[str, _Content | None]]:
         stream = self._open.enter_context(ByteStream(self._path))
-        # Each archive needs its own class, because the class counts what is left of the limit.
+        # Each archive needs its own class, because the class counts down the limits.
         counted = type("_Counted", (_Header,), {})
         try:
             with tarfile.open(fileobj=_Decompressed(stream), mode="r|", tarinfo=counted) as archive:
@@ -247,8 +247,7 @@ class _Members:
             yield block
 
 
-# Damaged headers can make tarfile recurse, seek to any offset, or read beyond a block, so the last three errors occur,
-# too.
+# Damaged headers can make tarfile recurse, seek to any offset, or read beyond a block. Hence the last three errors.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
     OverflowError, RecursionError, IndexError,
@@ -259,7 +258,7 @@ _Info = TypeVar("_Info", bound="_Header")
 
 
 class _Header(tarfile.TarInfo):
-    """A header of a tar. Refuses archives with too many or too long extended or global headers."""
+    """A header of a tar. Rejects archives whose extended or global headers are too many or too long."""
 
     _left = _MOST_STEPS
 
@@ -269,7 +268,7 @@ class _Header(tarfile.TarInfo):
         try:
             info = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
-            # tarfile would silently end at a damaged or missing header. Only the end-of-archive marker consists of
+            # tarfile would silently stop at a damaged or missing header. Only the end-of-archive marker consists of
             # zeros.
             if buf and not any(buf):
                 raise
@@ -319,10 +318,10 @@ class _Decompressed(io.RawIOBase):
 
 
 class _ZipFile(io.FileIO):
-    """A zip as a file that refuses to read a huge directory; zipfile reads a directory at once."""
+    """A zip file that refuses to read a huge directory, because zipfile reads the directory in one piece."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read ``size`` bytes. Raises InputError for more than a directory may have."""
+        """Read ``size`` bytes. Raises InputError if ``size`` exceeds the limit for a directory."""
         if size is not None and size > _MOST_DIRECTORY_BYTES:
             raise _BoundError(f"{self.name!s}: more files than the {MOST_MEMBERS:,} that a profiler writes")
         return super().read(size)

@@ -10,8 +10,8 @@ _TIME = "_ms"
 
 
 def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
-    """The result with the most requests. Among equals, exact results win over printed ones, then later over earlier.
-    Smaller results are warm-ups.
+    """The result with the most requests. Among results with equally many requests, exact ones win over printed ones,
+    then later ones over earlier ones. Smaller results are warm-ups.
     """
     return max(reversed(results), key=lambda one: (one.requests, one.exact), default=None)
 

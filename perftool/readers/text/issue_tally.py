@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perftool.model.inputs import ImportIssue
 
-# Readers keep at most this many rows of a kind from a text, because a row takes many times the memory of a short line.
+# Readers keep at most this many rows of each kind per file, because a row takes many times the memory of a short line.
 MOST_ROWS = 100_000
 
 
@@ -22,8 +22,8 @@ class IssueTally:
         self._messages.setdefault(kind, message + place)
 
     def has_room(self, kept: int, rows: str, line: int | None = None, *, most: int = 0) -> bool:
-        """Whether a reader that has ``kept`` rows of at most ``most`` (by default, MOST_ROWS) may keep another one. If
-        not, count it as left out."""
+        """Whether a reader that has kept ``kept`` rows may keep another. The limit is ``most`` or, if that is 0,
+        MOST_ROWS. If the limit is reached, counts the row as left out."""
         limit = most or MOST_ROWS
         if kept >= limit:
             self.note(f"too many {rows}", f"only the first {limit:,} {rows} are kept", line)

@@ -3,8 +3,8 @@
 A line may begin with colours, the label of a launcher (Open MPI ``[1,0]<stdout>:``,
 torchrun ``[default0]:``, ``rank0: `` ...) and the groups of the Gaudi logger:
 ``[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] ``. vLLM's logger writes
-``(EngineCore_DP0 pid=123) INFO 11-23 14:08:20 [core.py:133] ``; before its version 0.9 without parentheses and the
-first bracket. SGLang's writes ``[2026-11-23 14:08:20 TP0] ``.
+``(EngineCore_DP0 pid=123) INFO 11-23 14:08:20 [core.py:133] ``; before version 0.9, it wrote neither the parentheses
+nor the opening bracket. SGLang's writes ``[2026-11-23 14:08:20 TP0] ``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class LogLine(NamedTuple):
 
     @property
     def without_text(self) -> LogLine:
-        """The line without its text, to keep while the rest of the log is read, because a text may have a megabyte."""
+        """The line without its text, which may have a megabyte. Readers keep such lines while they read the rest of the
+        log."""
         return self._replace(text="")
 
 
@@ -85,7 +86,7 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
             known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
             prefix, text = _logger_groups(known, text[timed.end() :])
             return prefix, _without_source_line(text)
-    # The labels of the container runtime, the launcher and the logger may follow one another.
+    # A line may have labels of the container runtime, the launcher and the logger in succession.
     for _ in range(_MAX_LABELS):
         label = _LABEL.match(text)
         if label is None:
@@ -164,7 +165,8 @@ _GROUPS = tuple(
         (r"(PT_[A-Z_]+)\s*$", lambda p, text: p._replace(logger=text)),
     )
 )
-# Other names in brackets are loggers only right after the time. Elsewhere, they belong to the message, as [CACHEFILE].
+# Other names in brackets are loggers only right after the time. Elsewhere, they belong to the message, as [CACHEFILE]
+# does.
 _ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
 _OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
 
@@ -174,8 +176,8 @@ _TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\]){1,16})")
 
 @lru_cache(maxsize=4096)
 def _after_time(groups: str) -> tuple[Prefix, str]:
-    """Parse the ``groups`` after a time (which is set to 0 here). Returns their contents, and the rest, which is part
-    of the message."""
+    """Parse the ``groups`` that follow a time. Returns their contents (with time 0), and the rest, which is part of the
+    message."""
     return _logger_groups(Prefix(time_ns=0), groups)
 
 

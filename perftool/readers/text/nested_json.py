@@ -21,7 +21,7 @@ def as_json(value: Any) -> bytes:
 def _any_as_json(value: Any) -> bytes:
     """Like ``as_json``, but for any value, and a hundred times slower."""
     pieces: list[str] = []
-    # Tuples contain finished pieces of JSON, which are written as they are.
+    # Tuples contain finished pieces of JSON, which are written unchanged.
     left: list[Any] = [value]
     while left:
         part = left.pop()

@@ -79,7 +79,8 @@ def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[di
                 tally.note("damaged text", "a long stretch of unreadable text was left out")
                 return
             if at > _FAR:
-                # Drop the text already read: JSONDecodeError counts the lines before its position, which takes long.
+                # Drop the text already read, because JSONDecodeError counts the lines before its position, which is
+                # slow.
                 text, at = text[at:], 0
             match = start.search(text, at + 1)
             at = match.start() if match else -1

@@ -1,4 +1,4 @@
-"""Removes secrets, and repetitions of them, from output."""
+"""Removes secrets and their repetitions from output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 _Edit = tuple[int, int, bytes]
 
 _IN_JSON = b'"%b"' % REPLACEMENT.encode()
-# A JSON string, or its beginning if it has many escapes.
+# A JSON string or, if it has many escapes, its beginning.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
@@ -35,14 +35,14 @@ _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
 # Reports may shorten texts without a mark: kernel names before their (template) arguments, stacks between frames, paths
 # to the file name, and modules before their number.
 _CUT_BEFORE = re.compile(r"""[(<>;/'"`]|_\d+$""")
-# Strings repeat, so the results for the first strings are cached unless the strings are long.
+# Strings often repeat, so the results for the first strings are cached, except for long strings.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # Secrets are compared with a text in parts of at most this many characters.
 _LONGEST = 32
 
 
 class _Judged(NamedTuple):
-    """The text of a JSON string, and the string without its secrets; None if it has none."""
+    """The text of a JSON string, and the string without its secrets (None if it contains none)."""
 
     text: str
     clean: bytes | None
@@ -87,7 +87,7 @@ class Redactor:
         for start, end, kind in secrets_in(text):
             self._remember(kind, text[start:end])
             spans.append((start, end))
-        # Join the spans right away to save memory, because a repeated secret may begin at every letter of a long text.
+        # Join the spans right away to save memory, because a secret may be found at every character of a long text.
         if self._search:
             spans += joined(self._repeated(self._search.found(text)))
             spans += self._repeated(self._search.cut(text))
@@ -117,7 +117,7 @@ class Redactor:
 
     def _remember(self, kind: str, text: str = "") -> None:
         self._removed.add(kind)
-        # Rules that group names by ignoring numbers show # in place of each number.
+        # Rules that group names regardless of numbers print # for each number.
         for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text)):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)
@@ -188,7 +188,7 @@ class _Search:
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
-        # The length to try after all longer parts have failed to match; 0 if no part is this short.
+        # The length to try when no longer part matches; 0 if no part is this short.
         self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))
@@ -236,7 +236,7 @@ class _Begun:
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._sorted = sorted(kinds)
-        # At most positions in a text, one lookup here shows that no learned text begins.
+        # At most positions in a text, one lookup here shows that no learned text begins there.
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:

@@ -1,8 +1,8 @@
 """Reads any text input as lines, whatever its encoding, line ends and compression.
 
-Logs may have gigabytes, so the input is decoded and split block by block. The encoding is determined by the byte order
-mark or, failing that, by the zero bytes that UTF-16 puts between ASCII letters; otherwise, it is UTF-8. A line that is
-not valid UTF-8 is read as Latin-1, which maps every byte to a character.
+Logs may have many gigabytes, so the input is decoded and split block by block. The encoding is determined by the byte
+order mark or, failing that, by the zero bytes that UTF-16 puts between ASCII letters; otherwise, it is UTF-8. A line
+that is not valid UTF-8 is read as Latin-1, which maps every byte to a character.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
-# Sizes of pieces in characters. They are smaller while all lines are wanted, because the caller may soon restrict this.
+# Sizes of pieces in characters. They are smaller while all lines are wanted, because the caller may soon want fewer.
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 

@@ -10,9 +10,9 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-# How often a waiting consumer checks whether to stop, because the source may be a silent pipe.
+# The interval at which a waiting consumer checks whether to stop: the source may be a silent pipe.
 _LOOK_S = 0.1
-# How long to wait for the thread after an error. A thread that reads a pipe ends only with the pipe.
+# How long to wait for the thread after an error. A thread that reads a pipe cannot end before the pipe does.
 _PATIENCE_S = 1.0
 
 
@@ -50,7 +50,7 @@ class Ahead(Generic[Item]):
                 item = self._made.get(timeout=_LOOK_S)
                 if not isinstance(item, _End):
                     return item
-                # Pass the end on to the other consumers.
+                # Put the end back for the other consumers.
                 self._made.put(_End(None))
                 if item.error is not None:
                     raise item.error

@@ -25,7 +25,7 @@ from perftool.units import quantity
 
 # About the longest head (the metadata before the events) that is accepted.
 _LONGEST_HEAD = 32 << 20
-# Text without a proven event boundary is kept together up to this size, and then cut at a possible boundary.
+# Text without a proven event boundary is collected up to this size, and then cut at a possible boundary.
 _LONGEST_CARRY = 16 << 20
 # Longer text without even a possible boundary is not an event.
 _LONGEST_EVENT = 32 << 20

@@ -23,15 +23,15 @@ EVENTS_KEY = b'"traceEvents"'
 # A string with few escapes, one structural character, a quote, or a run of anything else (numbers, true, null).
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,99}"|[\[\]{},:"]|[^\s\[\]{},:"]+', re.DOTALL)
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
-# JSON may write any letter of the key as an escape.
+# Any letter of the key may be written as an escape.
 _ESCAPED = b"\\u00"
 _ANY_EVENTS_KEY = re.compile(
     b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in EVENTS_KEY[1:-1]) + b'"'
 )
-# In a string with JSON, each escape has more backslashes.
+# In JSON inside a string, escapes have more than one backslash.
 _ESCAPED_ASCII = re.compile(rb"(?<!\\)\\+u00([2-7][0-9a-fA-F])")
-# These patterns begin with their key, which is faster than a quote. A tokenizer's vocabulary may also contain the first
-# word as a key, but its value is a number. So is the value of "ph" where it is an acidity.
+# These patterns begin with the key, because searching for a quote first would be slower. Other JSON may contain the
+# same keys with numbers as values: a tokenizer's vocabulary the first, measurements of acidity the second.
 _HOLDS_EVENTS = re.compile(rb'traceEvents(?<="traceEvents)\\*"\s*:\s*(?:[\[{n]|\\*")')
 _HOLDS_EVENT = re.compile(rb'ph(?<="ph)\\*"\s*:\s*\\*"[^\\]\\*"')
 _HOLDS_PH = re.compile(rb'ph(?<="ph)"\s*:')
@@ -43,12 +43,12 @@ _QUOTE, _COLON, _CLOSING_BRACE = b'":}'
 _BLANK = re.compile(rb"\s*")
 _BLANK_LINES = re.compile(rb"\n\s*\n")
 UTF8_BOM = b"\xef\xbb\xbf"
-# Limits the search from the end, which first encounters all brackets in the metadata after the events.
+# Limits the search from the end of the text, which encounters all brackets of the trailing metadata first.
 _TAIL_CANDIDATES = 2000
 # Metadata has a few thousand values. Metadata with more than a million could take gigabytes, so it is not read.
 _MOST_TOKENS = 1_000_000
-# How the text after the closing bracket of the events begins; other text is not parsed. The total length of the texts
-# examined is limited to _TAIL_WORK times the length of the input.
+# The beginning of the text after the closing bracket of the events. Text that begins otherwise is not parsed. The total
+# length of the texts examined is limited to _TAIL_WORK times the length of the input.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 
@@ -74,7 +74,7 @@ def read_head(data: bytes) -> Head | None:
     """Find the start of the event array in ``data``, the beginning of a file; None if there is none.
 
     If the metadata before it is damaged (by an unescaped quote, say) or has too many values, the first occurrence of
-    the key before an array counts.
+    the key that is followed by an array counts.
     """
     begin = _after_blanks(data)
     if data[begin : begin + 1] == b"[":

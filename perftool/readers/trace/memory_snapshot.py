@@ -1,6 +1,6 @@
 """Converts a snapshot of PyTorch's CUDA allocator, saved as JSON, to the events that ``profile_memory=True`` writes.
 
-``torch.cuda.memory._snapshot()`` returns the allocator's segments at the time, and all allocations and releases since
+``torch.cuda.memory._snapshot()`` returns the allocator's current segments, and all allocations and releases since
 ``torch.cuda.memory._record_memory_history()``. Totals are computed backwards from the segments.
 """
 
@@ -27,8 +27,8 @@ CONVERT = (
 )
 _PICKLE = b"\x80"
 _HEAD = 4096
-# How actions change the allocated and the reserved bytes, in multiples of their size. A release counts when it is
-# requested.
+# How actions change the allocated and the reserved bytes, in multiples of the action's size. A release counts from its
+# request.
 _ALLOCATED = {"alloc": 1, "free_requested": -1}
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MOST_FRAMES = 64

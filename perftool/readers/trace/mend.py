@@ -38,7 +38,7 @@ _LONGEST_QUOTED = 1 << 20
 # dropped. A stretch in which every event is damaged takes 5 to 30.
 MOST_WORK = 100
 _LEAST_WORK = 1 << 20
-# A call of the parser costs about as much as examining this many bytes.
+# The fixed cost of a call of the parser, in bytes examined.
 _CALL = 100
 
 

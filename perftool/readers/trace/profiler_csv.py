@@ -1,10 +1,10 @@
 """Reads the CSV of the native Synapse profiler (``hl-prof-config --invoc csv``).
 
-A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can differ (contexts
-without a name get the name of the hardware port), so the next END belongs to the oldest BEGIN, because an engine works
-in order. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel TPC_SPU_START to
-TPC_SPU_START_TO_SPU_HALT; every other monitor point is an INSTANT and is not work. A COUNTER row samples a hardware
-counter (SPMU) of its engine.
+A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can differ, because
+contexts without a name get the name of the hardware port. So an END is matched with the oldest open BEGIN: an engine
+works in order. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel TPC_SPU_START to
+TPC_SPU_START_TO_SPU_HALT; all other monitor points are INSTANT rows, which are not work. A COUNTER row samples a
+hardware counter (SPMU) of its engine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from perftool.readers.text.text_lines import Source, read_lines
 
 COLUMNS = ("Name", "Trace Source", "Engine", "Event type", "Timestamp[usec]")
 _NS_PER_US = 1000
-# 64 bits have 20 digits.
+# 64-bit integers have at most 20 digits.
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
-# 292 years: a larger time would not fit a 64-bit column.
+# 292 years. Larger times do not fit into a 64-bit column.
 _MAX_NS = 2**63
 
 
@@ -33,9 +33,10 @@ _MAX_NS = 2**63
 class ProfilerSlice:
     """One slice of work on one engine. ``ts_ns`` and ``dur_ns`` are on the profiler's own clock.
 
-    ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` is one of 8,190
-    values, None when there is none; ``recipe_handle`` separates recipes that share one. ``operation`` is the kernel,
-    ``name`` the graph node, ``node_id`` its number there, ``hw_event`` the hardware monitor that ended the work.
+    ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` has only 8,190
+    values, and is None without a recipe; ``recipe_handle`` distinguishes recipes with the same ID. ``operation`` is the
+    kernel, ``name`` the graph node, ``node_id`` the node's number in the graph, ``hw_event`` the hardware monitor point
+    that ended the work.
     """
 
     name: str
@@ -56,7 +57,8 @@ class ProfilerSlice:
 
 @dataclass(frozen=True, slots=True)
 class CounterSample:
-    """The value of an engine's hardware counter at ``ts_ns``: 64 bits, as printed. Negative values have wrapped."""
+    """The value of an engine's hardware counter at ``ts_ns``, as printed: a signed 64-bit integer. Negative values have
+    wrapped around."""
 
     name: str
     engine: str
@@ -90,7 +92,7 @@ class _Pairing:
         return None
 
     def finish(self) -> None:
-        """Count work that never ended."""
+        """Count the BEGIN rows that have no END."""
         for _ in range(sum(map(len, self.open_begins.values()))):
             self.tally.note("begin without end", "work that ends after the recording")
 
@@ -147,7 +149,7 @@ def _rows(lines: Iterator[str], columns: list[str], tally: IssueTally) -> Iterat
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of one row. A stray quote affects only its line."""
+    """The cells of one row. Lines are parsed one by one, so a stray quote affects only its own line."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:

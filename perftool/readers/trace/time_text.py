@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# How much of a chunk is checked for the format of its times.
+# How much of a chunk is examined to find out how its times are written.
 _CHECKED_BYTES = 256 << 10
 # Up to 2**43 us (8.796e12), doubles are less than a ns apart, so rounding restores three decimals. Kineto's times,
 # relative to its base, are below that; times since 1970 are not.
