@@ -1,7 +1,7 @@
 """Each function runs one program that reads traces: ``python benchmarks/contenders.py NAME TRACE...`` calls it once.
 
 Each function imports its own modules, so that the measurement includes the program's start. The last line of the output
-is the program's result. A program that reads one trace at a time refuses several.
+is the program's result. Programs that read only one trace at a time reject several.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Gains on the CPU, predicted and measured: ``python benchmarks/cpu_gains.py`` writes them to docs/gains.md,
-as the tables of this processor.
+"""Compares predicted and measured gains on the CPU: ``python benchmarks/cpu_gains.py`` writes them to docs/gains.md, as
+the tables for this processor.
 
 Each pair is a script before and after the advice, on one thread. The measured gain compares the fastest of many steps
 by CPU time, or by wall time if the script has loader workers, because the process's CPU time does not include theirs.
-Steps of both scripts alternate, because other processes may share the machine. The predicted gain is a share of the
-recorded step, the median of three recordings. Measuring and recording take priority over other processes where the
-system allows it. The machine's load is removed from recordings, because nothing is predicted on an overloaded machine.
-The scripts are whole runs as a user writes them; the benchmark follows the first advice of their reports.
+Steps of the two scripts alternate, because other processes may be using the machine. The predicted gain is a share of
+the recorded step, the median of three recordings. Measuring and recording take priority over other processes where the
+system allows it. Measurements of the machine's load are removed from recordings, because no gain is predicted on an
+overloaded machine. The scripts are whole runs as a user writes them; the benchmark follows the first advice of their
+reports.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
 
 
 def distances(*, product: bool) -> Step:
-    """A training step that pulls vectors to the nearest of many centres; computes the distances from all pairs of
+    """A training step that pulls vectors towards the nearest of many centres; distances are computed from all pairwise
     differences, or by a matmul."""
     model, centres = nn.Linear(32, 32), nn.Parameter(torch.randn(250, 32))
     x = torch.randn(500, 32)

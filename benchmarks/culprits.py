@@ -31,7 +31,7 @@ BLAMING = ("COL103", "COL109", "COL110", "COL111", "COL112", "COL116")
 
 @dataclass(frozen=True)
 class Case:
-    """A run of ``layout`` with ``troubles``; ``left`` selects the part of the recording that survives."""
+    """A run of ``layout`` with ``troubles``; ``left`` selects the part of the recording that is kept."""
 
     name: str
     layout: Layout

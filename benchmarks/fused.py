@@ -1,4 +1,4 @@
-"""Gaudi's fused ops compared with PyTorch's best for the same work, on shapes of real models.
+"""Compares our fused ops with PyTorch's fastest ops for the same work, on the shapes of real models.
 
     python -m benchmarks.fused [--ops NAME ...] [--models NAME ...] [--dtypes NAME ...] [--seconds N]
 
@@ -42,7 +42,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Cell:
-    """The same work by PyTorch and by perftool; `make` builds both, which may need much memory."""
+    """The same work in PyTorch and in perftool. `make` builds both forms, which may need much memory."""
 
     op: str
     model: str

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from measuring import Cost
 
-# Sizes in MB from which a file counts as large or huge, which determines the memory goal.
+# A file of at least this many MB counts as large or huge, which determines its memory goal.
 LARGE_MB, HUGE_MB = 1000, 3000
 LARGE_PEAK, HUGE_PEAK = "600", "900"
 # Limits for the small tasks, in s of CPU time.

@@ -25,7 +25,7 @@ class Cost:
 
 
 class RunError(Exception):
-    """The program failed or took too long; the message says which."""
+    """The program failed or took too long; the message says which of the two."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Time and memory against ranks: ``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16] [--jobs 1 2]``.
+"""Measures time and memory by number of ranks: ``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16]
+[--jobs 1 2]``.
 
 TRACE, recorded on one device, is grown and copied to become the traces of a run: each rank has its own number and its
 own clock. The run is analysed with each number of processes. ``--report`` writes HTML instead. Without TRACE the ranks
@@ -50,7 +51,7 @@ class Run:
 
 
 def make_ranks(source: Path, folder: Path, megabytes: float, ranks: int) -> int:
-    """Write a trace for each of ``ranks`` ranks into ``folder``; returns the size of one in bytes.
+    """Write a trace for each of ``ranks`` ranks into ``folder``; returns the size of one trace in bytes.
 
     The ranks' clocks are a few ms apart, like those of different machines.
     """

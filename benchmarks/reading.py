@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
 
 
 def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
-    """Measure every program on ``trace`` in interleaved rounds; slow programs only run in the first round."""
+    """Measure every program on ``trace`` in interleaved rounds; slow programs run only in the first round."""
     costs: dict[str, list[Cost]] = defaultdict(list)
     notes: dict[str, str] = {}
     for turn in range(options.rounds):

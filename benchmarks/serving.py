@@ -82,7 +82,7 @@ CASES = {
     # 16 clients, but a batch of at most two.
     "small_batch": Case(f"{_EAGER} --max-num-seqs 2", (_CHAT,)),
     "larger_batch": Case(f"{_EAGER} --max-num-seqs 16", (_CHAT,)),
-    # One client, so no request waits, and the small batch is not a fault.
+    # One client, so no request waits, and the small batch is not a problem.
     "no_load": Case(f"{_EAGER} --max-num-seqs 64", (_random(12, 64, 64, 1),)),
     # 96 blocks of 32 tokens for 16 requests of up to 512 tokens each.
     "small_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 96",
@@ -222,7 +222,7 @@ def serve(case: Case, model: Path, folder: Path) -> Iterator[None]:
 @contextmanager
 def under_load(case: Case, model: Path, folder: Path) -> Iterator[None]:
     """Run the load of ``case``; ``folder`` gets the metrics pages before and after it, and the clients' results."""
-    # Without this, all prompts of a second run would be in the cache.
+    # Without this reset, all prompts of a second run would be in the cache.
     _post("/reset_prefix_cache")
     _fetch("/metrics", folder / "metrics_before.txt")
     clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]

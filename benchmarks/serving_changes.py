@@ -33,7 +33,7 @@ class Change:
     """A change advised by a finding: it turns the case ``before`` into ``after``.
 
     ``promise`` is what the finding predicts, with names of its evidence in braces. ``shown`` are numbers of the
-    summary. ``query`` is SQL for the recording and the name of its result, for findings that need a trace.
+    summary. ``query`` is for findings that need a trace: SQL to run on the recording, and the name of its result.
     """
 
     before: str

@@ -1,4 +1,5 @@
-"""Plays the life of a team that lints the trace of its nightly job: ``python examples/life_of_a_team.py [--again N]``.
+"""Plays through scenes from the life of a team that lints the trace of its nightly job: ``python
+examples/life_of_a_team.py [--again N]``.
 
 Every trace is recorded while the play runs, each in a separate process, by torch.profiler on the CPU and under
 the name that PyTorch gives it. Exits with 1 if an act does not end as expected.

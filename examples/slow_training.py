@@ -1,4 +1,4 @@
-"""A training loop with four problems, each on a line of its own; `record` reports the lines.
+"""A training loop with four problems, each on its own line; `record` reports the lines.
 
 habana_perf_tool record -- python examples/slow_training.py
 habana_perf_tool simulate examples/slow_training.py

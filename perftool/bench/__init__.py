@@ -1,4 +1,5 @@
-"""Micro-benchmarks: each reproduces a problem, applies the advice, checks that the results agree and measures the gain.
+"""Micro-benchmarks: each reproduces a problem, applies the advice, checks that the results agree, and measures the
+gain.
 
 Each benchmark is a module with the name that the rules use. ``fused_optimizers`` is a table of benchmarks that differ
 only by an op, and ``simulated`` lists the benchmarks that run only on the simulator, each with a script. ``harness``

@@ -15,13 +15,13 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _BATCH, _SIDE, _WORKERS = 24, 32, 2
 _FOR_EVER = 10**6
-# Batches that each worker may prepare ahead, for times when other processes use its core.
+# The number of batches that each worker may prepare in advance, to bridge times in which other processes use its core.
 _AHEAD = 4
 
 
 @dataclass(frozen=True)
 class _Epoch:
-    """Number of batches, and the width and height of the images in pixels before they are scaled down."""
+    """The number of batches, and the width and height of the images, in pixels, before they are scaled down."""
 
     batches: int
     side: int

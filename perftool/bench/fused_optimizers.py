@@ -100,7 +100,7 @@ def _average(form: FormName, setting: Setting) -> Form:
 
 
 def _clip(form: FormName, setting: Setting) -> Form:
-    """clip_grad_norm_ with torch's defaults, which are its fastest option, or FusedClipNorm.
+    """clip_grad_norm_ with its defaults, which are also its fastest options, or FusedClipNorm.
 
     All runs clip the same gradients, so the limit falls a little with each run. Otherwise only the first run would
     clip.

@@ -1,4 +1,4 @@
-"""The loss read in every step, or only in the last of twenty."""
+"""The loss is read in every step, or only in the last of twenty."""
 
 from __future__ import annotations
 

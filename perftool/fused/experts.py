@@ -38,7 +38,7 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     """Return Σ over a token's experts of routerweight · (act(x·w1) ⊙ (x·w2))·w3, in the shape of hidden_states.
 
     hidden_states is [tokens, hidden], expert_routing_table (integers) and router_weights [tokens, k], each
-    w1 and w2 [hidden, ffn], w12 [hidden, 2·ffn] (w1 left), w3 [ffn, hidden]; all transposed with
+    w1 and w2 [hidden, ffn], w12 [hidden, 2·ffn] (w1 in its left half), w3 [ffn, hidden]; all transposed with
     `permuted_weights`. `activation` is gelu (exact), relu or silu. Only experts from experts_min to
     experts_max, inclusive, contribute; the weight lists contain either these or all experts.
 
@@ -88,7 +88,8 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _experts(arguments: dict[str, Any], x: Tensor) -> list[Weights]:
-    """Return the weights of each expert as [in, out]: gate, up and down, or gate and up in one, and down."""
+    """Return the weights of each expert, each as [in, out]: gate, up and down, or gate and up joined in one tensor, and
+    down."""
     first, last, permuted = arguments["experts_min"], arguments["experts_max"], arguments["permuted_weights"]
     if not 0 <= first <= last:
         raise ValueError(f"experts_min and experts_max must satisfy 0 <= min <= max, not {first} and {last}")

@@ -110,7 +110,7 @@ class RotaryPosEmbeddingHelperV2(AppliedOp):
 
 
 class RotaryPosEmbeddingHelperV3(AppliedOp):
-    """Embeds pairs of the first elements of each vector, as in ChatGLM."""
+    """Embeds positions in pairs of the first elements of each vector, as in ChatGLM."""
 
     @staticmethod
     def apply(p: Tensor, rope_cache: Tensor, /) -> Tensor:

@@ -69,7 +69,7 @@ def _calls(events: Iterable[Any]) -> Calls:
         left += event.children
         fields = event.extra_fields
         caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
-        # If the code of a package calls no other code, it appears only as the called function.
+        # Code of a package that calls no other code appears only as the called function.
         if (called := _file(callsite)) is not None:
             is_users(called)
         file = _file(caller)
@@ -101,7 +101,8 @@ def _listed(folder: str) -> frozenset[str]:
 
 
 def _file(frame: Any) -> str | None:
-    """Return the file of ``frame``. Its name may be garbage: PyTorch keeps no copy, and the code may be gone."""
+    """Return the file of ``frame``. Its name may be garbage: PyTorch keeps no copy of the name, and the code object may
+    have been freed."""
     try:
         return None if frame is None else str(frame.file_name)
     except UnicodeDecodeError:

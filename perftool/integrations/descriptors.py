@@ -1,4 +1,4 @@
-"""File descriptors inside a user's program, which may close them, as daemons do, and reuse their numbers."""
+"""File descriptors inside a user's program. The program may close them, as daemons do, and reuse their numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _HIGH = 512
 
 
 class Descriptor:
-    """An open file that other code may close. Takes over ``number``; child processes do not inherit it."""
+    """An open file that other code may close. Replaces the descriptor ``number`` with one that child processes do not
+    inherit."""
 
     def __init__(self, number: int) -> None:
         self._number = _high_duplicate(number)

@@ -28,8 +28,8 @@ _ENDING = [
     if hasattr(signal, name)
 ]  # fmt: skip
 _LEAVING = ("_exit", "abort", "execv", "execve")
-# If the main thread is stuck in native code for longer, the program ends without saving. A rank that waits in a
-# collective is released when its peer exits, so waiting helps; but launchers send SIGKILL after 30 s.
+# How long to wait for a main thread that is stuck in native code; after that, the program ends without saving. A rank
+# that waits in a collective is released when its peer exits, so waiting helps; but launchers send SIGKILL after 30 s.
 _PATIENCE_S = 20.0
 
 
@@ -88,7 +88,7 @@ class Endings:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Delay signals that would end the process until the end of this block, in which the profiler works."""
+        """Delay signals that would end the process until this block, in which the profiler works, is left."""
         with self._lock:
             outer, self.busy = self.busy, True
             try:
@@ -103,7 +103,8 @@ class Endings:
             try:
                 if self._watching and not self._saving:
                     self._saving = True
-                    # When a rank ends, launchers often signal the others, which are still saving; delay that signal.
+                    # When a rank ends, launchers often signal the other ranks, which may still be saving. Delay that
+                    # signal.
                     with self.undisturbed():
                         try:
                             self._save()

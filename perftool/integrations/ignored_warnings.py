@@ -1,4 +1,4 @@
-"""Ignores warnings inside the user's program, and changes nothing else there."""
+"""Ignores warnings inside the user's program without other effects on the program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 
 
 class IgnoredWarnings:
-    """Ignores warnings until ``remove``: those whose text and whose module begin with matches of the patterns
-    ``message`` and ``module``.
+    """Until ``remove``, ignores warnings whose text begins with a match of the pattern ``message`` and whose module
+    begins with a match of ``module``.
 
     ``warnings.catch_warnings`` and ``filterwarnings`` would make Python forget which warnings of the program it has
     shown, and repeat them.
@@ -27,7 +27,7 @@ class IgnoredWarnings:
 
 @contextmanager
 def warnings_ignored(*, message: str = "", module: str = "") -> Iterator[None]:
-    """Ignore such warnings in this block."""
+    """Ignore the warnings that match, as in ``IgnoredWarnings``, in this block."""
     ignored = IgnoredWarnings(message=message, module=module)
     try:
         yield

@@ -113,8 +113,8 @@ class Watch:
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median time of the last steps without the profiler; None if there were too few. Earlier steps do not
-        count, because the first steps of a run are slow."""
+        """The median time of the last steps without the profiler; None if there were too few. Earlier steps are not
+        used, because the first steps of a run are slow."""
         last = self._quiet_steps[-_MOST_QUIET:]
         return round(median(last)) if len(last) >= _FEWEST_QUIET else None
 
@@ -163,7 +163,7 @@ class Watch:
         now = time.monotonic_ns()
         last, self._mark = self._mark, _process() if ProfilerAction.NONE in (self._action, action) else None
         if self._action == ProfilerAction.NONE and last and self._mark:
-            # A recording may lie between two quiet steps.
+            # There may have been a recording between two quiet steps.
             before = self._quiet[-_MOST_QUIET:] if self._quiet and self._quiet[-1] is last else [last]
             self._quiet = [*before, self._mark]
         was, recording = self._action in _RECORDING, action in _RECORDING
@@ -254,7 +254,7 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
 
 
 def _machine() -> tuple[int | None, int | None]:
-    """Return how long the allowed cores were busy with any process, and how long a hypervisor took them, in ns."""
+    """Return how long the allowed cores were busy with any process, and how long a hypervisor took them away, in ns."""
     allowed = cores_allowed()
     if allowed is None:
         return None, None

@@ -1,4 +1,4 @@
-"""Identifies the process within the run, and names its files."""
+"""Finds the rank of this process, and names its trace."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from perftool.output_file import gzipped, whole_file
 Made = TypeVar("Made")
 Facts = Mapping[str, Any]
 
-# Where to save a trace if its folder is full.
+# A place for a trace whose folder is full.
 _SHARED_MEMORY = Path("/dev/shm")
 _ELSEWHERE = "perftool-trace-"
 # Most traces need less space than this. If less is free, use the disk with the most free space right away.

@@ -2,8 +2,9 @@
 
 usage: python tools/docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
 
---record records pairs on this CPU (it needs PyTorch, and minutes for each pair), --pair adds a pair of your own; the
-results are kept in benchmarks/calibration.json. The other pairs come from sample_traces/benchmarks and have one
+----record records pairs on this CPU (this requires PyTorch, and takes minutes for each pair), and --pair adds a pair of
+-- your own; the results are saved in benchmarks/calibration.json. The other pairs come from sample_traces/benchmarks
+-- and have one
 recording each. --write puts the tables into docs/gains.md.
 """
 
@@ -123,8 +124,8 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 def recorded(names: Sequence[str]) -> Iterator[Row]:
     """Record the benchmarks ``names``, or all that a CPU can run, ``ROUNDS`` times with alternating forms.
 
-    Other load on a machine only makes steps longer, so the recording with the smallest median step counts for each
-    form. Where possible, the true ratio is measured without a profiler, with alternating forms; its median counts.
+    Other load on the machine can only make steps longer, so for each form, the recording with the smallest median step
+    counts. Where possible, the true ratio is measured without a profiler, with alternating forms; its median counts.
     """
     from perftool.bench import benchmark_names, find_benchmark
     from perftool.bench.harness.launch import Plan

@@ -66,7 +66,7 @@ def tables_page() -> str:
 
 
 def rules_page() -> str:
-    """Every rule of the shipped pack, with a link to its page."""
+    """Every rule in the built-in pack, with a link to its page."""
     families = groupby(load_pack(builtin_folder()), key=lambda rule: rule.code[:3])
     intro = (
         "# Rules\n\nEach page says what the rule looks for, its thresholds and their reasons, the fix for each\n"
@@ -80,7 +80,7 @@ def rules_page() -> str:
 
 
 def report_page() -> str:
-    """The guide to reading a report, with current output."""
+    """The guide to reading a report, with the current output of the sample."""
     blocks = _report().split("\n\n")
 
     def block(match: re.Match[str]) -> str:
@@ -142,7 +142,7 @@ def _printed(reporter: Callable[[Report, Console], None], columns: int) -> str:
 @cache
 def _sample() -> Report:
     """Return the sample's report. Must be called in the root of the repository."""
-    # The rules that the command chooses by default, which leave out those in preview.
+    # The rules that the command selects by default, without those in preview.
     return analyze([SAMPLE], choose(load_pack(builtin_folder()), Selection()).rules)
 
 

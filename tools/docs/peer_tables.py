@@ -44,7 +44,7 @@ def _says(ran: dict[str, Any]) -> str:
 
 
 def speed() -> str:
-    """CPU time of each program as a multiple of ours, and its peak memory."""
+    """The CPU time of each program as a multiple of ours, and its peak memory."""
     method, found = _part("speed")
     ours = {name: trace["rows"]["perftool"]["cpu"] for name, trace in found.items()}
     heads = " | ".join(f"`{name}`, {trace['megabytes']} MB" for name, trace in found.items())
@@ -82,7 +82,7 @@ def numbers() -> str:
 
 
 def broken() -> str:
-    """The number of damaged copies that each program answers, refuses, and crashes on."""
+    """The numbers of damaged copies that each program analyses, rejects, and crashes on."""
     method, found = _part("broken")
     cut = "cut off at 60 %"
     rows = []

@@ -1,6 +1,7 @@
-"""Checks the prose of the README and the documentation with proselint: some of its checks, and our own ``words.toml``.
+"""Checks the prose of the README and the documentation with proselint: some of its checks, and our own, from
+``words.toml``.
 
-Code is left out. Correct a fault in a generated page at its source. Exit code 1 if something is found.
+Code is not checked. Correct a fault in a generated page at its source. Exits with 1 if a check finds a fault.
 """
 
 from __future__ import annotations

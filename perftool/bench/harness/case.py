@@ -47,10 +47,10 @@ class Form:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A recommendation to prove. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's defaults,
-    ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
-    ``rules`` are the codes that must fire on the trace of the naive form and stay quiet on the advised one. Without
-    rules, only the ratio is judged.
+    """A recommendation and a test of it. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's
+    defaults, ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch
+    itself. ``rules`` are the codes that must fire on the trace of the naive form but not on that of the advised one.
+    Without rules, only the ratio is judged.
 
     How it is measured: ``tolerance`` is the largest allowed difference of the results, relative to their largest value.
     ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.
@@ -58,8 +58,8 @@ class Benchmark:
     because the forms differ in ``environment`` or would share caches; each process runs its form ``runs_per_process``
     times (1 if the first run differs from later ones, for example because it compiles). ``ranks`` is the number of
     processes that work together. The benchmark can be measured on ``devices``; ``reason`` explains why it cannot be
-    measured on others, and ``unavailable`` why it cannot be measured on this machine. ``not_quick`` says what takes too
-    long for ``--quick``.
+    measured on others, and ``unavailable`` why it cannot be measured on this machine. ``not_quick`` says what makes the
+    benchmark too slow for ``--quick``.
 
     For the rules, ``traced_steps`` steps of ``traced_size`` are recorded, with Python functions if ``traced_stacks``.
 

@@ -56,7 +56,7 @@ class Order:
         return Path(self.folder) / "meeting"
 
     def of_rank(self, rank: int) -> Order:
-        """The same order for another rank."""
+        """A copy of this order for the process with number ``rank``."""
         return replace(self, rank=rank)
 
     def as_text(self) -> str:

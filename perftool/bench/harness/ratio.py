@@ -24,6 +24,7 @@ def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
 
 
 def _coverage(rounds: int, skip: int) -> float:
-    """Return the probability that the median lies between the extremes after removing ``skip`` rounds on each side."""
+    """Return the probability that the median is between the extremes that remain after removing ``skip`` rounds on each
+    side."""
     outside: float = sum(math.comb(rounds, k) for k in range(skip + 1)) / 2**rounds
     return max(0.0, 1.0 - 2.0 * outside)

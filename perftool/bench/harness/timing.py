@@ -18,7 +18,7 @@ from perftool.model.usage import children_seconds, page_faults
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
-# After this multiple of the requested time, fewer rounds are enough.
+# After _PATIENCE times the requested time, _LEAST_ROUNDS rounds are enough.
 _LEAST_ROUNDS, _PATIENCE = 3, 4.0
 # Half the width of the interval, relative to the ratio, at which measuring stops.
 _GOOD_ENOUGH = 0.03
@@ -69,7 +69,8 @@ class Effort:
 
 
 def race(runs: Sequence[Callable[[], object]], clock: Clock, effort: Effort, team: Team) -> Race:
-    """Time the forms alternately, until the ratio of the first two is known to 3 % or the effort is used up."""
+    """Time the forms alternately until the ratio of the first two is known to within 3 % or the limits of ``effort``
+    are reached."""
     repeats = [round(team.agree(_repeats(run, clock))) for run in runs]
     times: tuple[list[float], ...] = tuple([] for _ in runs)
     faults = [0] * len(runs)

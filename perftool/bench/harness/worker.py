@@ -20,7 +20,8 @@ from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone
 from perftool.model.benchmark import FormFigures, Ratio
 from perftool.model.usage import peak_bytes
 
-# Runs of each form before their results are compared; optimizers need a few for their state to matter.
+# Runs of each form before the results are compared. The state of an optimizer affects the results only after a few
+# runs.
 _RUNS_BEFORE_COMPARING = 3
 
 

@@ -1,4 +1,5 @@
-"""A static model and a head whose length changes: in one graph, or separated by mark_step. Written for a Gaudi."""
+"""A static model and a head whose sequence length changes: in one graph, or separated by mark_step. Written for a
+Gaudi."""
 
 import sys
 

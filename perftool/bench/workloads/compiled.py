@@ -1,4 +1,4 @@
-"""A small model for torch.compile, which compiles a graph for each shape and constant, as lazy mode on a Gaudi does."""
+"""A small model for torch.compile, which, like a Gaudi's lazy mode, compiles a graph for each shape and constant."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from torch import nn
 
 
 class PlainEMA:
-    """Keeps the moving average of a model in ``ema``. The average's factor grows from 0 towards ``decay`` over a few
-    thousand updates."""
+    """Keeps the moving average of a model in ``ema``. The weight of the old average grows from 0 towards ``decay`` over
+    a few thousand updates."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.ema = copy.deepcopy(model).eval().requires_grad_(False)

@@ -202,7 +202,8 @@ class TrainingCache(GraphCache):
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of forward's arguments. Raises AssertionError for kinds of arguments that are not supported."""
+    """Return the names of the arguments of `forward`. Raises AssertionError for kinds of arguments that are not
+    supported."""
     names: list[str] = []
     for name, parameter in inspect.signature(forward).parameters.items():
         unsupported = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)

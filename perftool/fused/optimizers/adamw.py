@@ -44,7 +44,8 @@ def fused_adamw_(
 ) -> None:
     """Call PyTorch's kernel once, with the bias corrections folded into the learning rate.
 
-    The kernel gets an infinite step count, for which its own bias correction is 1, so it adds eps to the plain root.
+    The kernel gets an infinite step count, for which its own bias correction is 1, so it adds eps to the uncorrected
+    root.
     """
     correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
     # Create the values on the device, because copying them from the host would wait for the device.
@@ -104,11 +105,11 @@ def check_lr_and_eps(lr: float, eps: float) -> None:
 
 
 class FusedAdamW(FusedOptimizer):
-    """AdamW as in Hugging Face: eps is added to the plain root, and decay applies to the old weights.
+    """AdamW as in Hugging Face: eps is added to the root before bias correction, and decay applies to the old weights.
 
-    torch.optim.AdamW adds eps to the corrected root, so the first steps differ where gradients are small. All
-    parameters of a group share the counter `group["step"]`, even if some get their first gradient later. Rates are kept
-    in double precision; Gaudi rounds the step size to the dtype of the parameter.
+    torch.optim.AdamW adds eps after the correction, so the first steps differ where gradients are small. All parameters
+    of a group share the counter `group["step"]`, even if some get their first gradient later. Rates are kept in double
+    precision; Gaudi rounds the step size to the dtype of the parameter.
     """
 
     op = "FusedAdamW"

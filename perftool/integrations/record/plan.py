@@ -23,10 +23,11 @@ WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
 # The stages of a process of the program, in order: ``stranger`` cannot import this package, ``ready`` has imported
-# PyTorch, ``recording`` has begun to record, ``explained`` knows why it recorded nothing, and ``saved`` has a trace.
+# PyTorch, ``recording`` has begun to record, ``explained`` has reported why it recorded nothing, and ``saved`` has
+# saved a trace.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-# More than the processes of any program, and than the notes that each of them leaves.
+# Limits above the number of processes of any program, and above the number of notes of a process.
 _MOST_FILES, _MOST_NOTES = 100_000, 100_000
 _LONGEST_FILE = 64 << 10
 
@@ -68,7 +69,7 @@ class Plan:
         return {**base, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(self))}
 
     def note(self, note: Note) -> None:
-        """Leave ``note`` for the command that started the program, unless that command has ended.
+        """Write ``note`` for the command that started the program, unless that command has ended.
 
         The file is opened early, because a program may change its user or its root, or lower its limits. If the
         disk is full, a note that says why nothing was recorded is printed instead.
@@ -86,7 +87,7 @@ class Plan:
     def notes_left(self) -> list[Note]:
         """Read the distinct notes of the program's processes, in the order of their files.
 
-        Skips anything else, because the program may write there, too, and a full disk cuts lines.
+        Skips everything else, because the program may also write there, and lines are cut off if the disk is full.
         """
         files = sorted(islice(Path(self.notes).glob("*.json"), _MOST_FILES))
         lines = dict.fromkeys(islice(chain.from_iterable(map(_whole_lines, files)), _MOST_NOTES))
@@ -117,7 +118,7 @@ def _own_file(folder: str) -> int:
 
 def _whole_lines(file: Path) -> Iterator[bytes]:
     """Yield the complete lines of ``file``; a process may still be writing the last one. Yields none if the file is a
-    pipe or too long, which no process of ours leaves."""
+    pipe or too long, because none of our processes creates such a file."""
     with suppress(OSError):
         yield from (line for line in read_small(file, _LONGEST_FILE).splitlines(keepends=True) if line.endswith(b"\n"))
 

@@ -29,7 +29,8 @@ from perftool.integrations.saving import save_trace
 from perftool.units import NS_PER_MS, format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
-# A program whose steps are calls of a small module, such as a detector, does little in less time than this.
+# If the recorded steps take less time than this, recording more is advised: steps may be calls of a small module, such
+# as a detector.
 _SHORT_NS = 100 * NS_PER_MS
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 

@@ -26,7 +26,7 @@ _PATIENCE = 50
 # If a program calls a module at most this often before its optimizer first steps, the calls only inspect the module
 # (its size, its operations, its lazy layers).
 _INSPECTIONS = 2
-# Modules that observe weights while a model is quantised. Their calls come before the model's own.
+# Modules that observe weights while a model is quantised. They are called before the model itself.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 # The beginning of a PyTorch warning about our own module hook.
 _GLOBAL_HOOKS = "Using `torch.compile(module)` when there are global hooks on modules"
@@ -109,7 +109,7 @@ class Steps:
         iterator.__next__ = fetch  # type: ignore[assignment, method-assign]
 
     def _release_loaders(self) -> None:
-        # If the program has replaced the method since, ours stays below it and does nothing.
+        # If the program has since wrapped the method, ours stays inside the wrapper and does nothing.
         iterator, fetch, self._fetch = dataloader._BaseDataLoaderIter, self._fetch, None
         if fetch is not None and iterator.__next__ is fetch:
             iterator.__next__ = fetch.__wrapped__  # type: ignore[method-assign, attr-defined]

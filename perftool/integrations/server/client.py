@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from perftool.errors import InputError
 
 _SHORT_S = 30
-# A server answers when its profile is written, which takes minutes for long profiles with stacks.
+# A server answers only after it has written its profile, which takes minutes for long profiles with stacks.
 _STOP_S = 1800
 # More than the metrics page of a large server, which is about 100 kB long.
 _LONGEST = 64 << 20
@@ -28,7 +28,7 @@ the server has no profiler: start vLLM with \
 
 
 class NoAnswerError(InputError):
-    """The server did not answer a request. It may have received it."""
+    """The server did not answer a request, although it may have received the request."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class Server:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that is never read without a limit, as http.client reads a chunk whose length is negative."""
+    """A response that is never read without a limit. http.client would read without one if the length of a chunk is
+    negative."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)

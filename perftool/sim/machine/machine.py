@@ -21,7 +21,7 @@ _LIMITS = {
     "PT_HPU_MAX_ACCUM_SIZE": "max accumulated graph size",
     "PT_HPU_MAX_COMPOUND_OP_SIZE": "reaching max accumulated compound op size",
 }
-# Synapse gives recipes shuffled ids, and starts over once it has used all of them.
+# Synapse assigns recipe ids in a shuffled order, and starts again once all of them are used.
 _FIRST_ID, _IDS, _STRIDE = 0xE001, 8_190, 4_093
 # Start of a run's clock, relative to the base of the trace.
 _START_NS = 1_000_000_000
@@ -169,7 +169,7 @@ class Machine:
         recipe = self._recipes.get(graph.key())
         if recipe is None:
             if form != "eager":
-                # In eager mode, an op is compiled once for each shape, which is not a recompilation.
+                # In eager mode, an op is compiled once for each shape; that does not count as a recompilation.
                 self.causes.compiled(graph.nodes)
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)

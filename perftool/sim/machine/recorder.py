@@ -16,7 +16,7 @@ LAUNCH_THREAD = 14_790
 _SYNAPSE_LOGGER = MAIN + 10_000
 _BRIDGE_LOGS = MAIN + 20_000
 DEVICE_PROCESS = 0
-# The bridge writes Synapse's host threads with the engine type as pid and the pthread id in the lane's name.
+# For Synapse's host threads, the bridge writes the engine type as pid, and the pthread id as part of the lane's name.
 SYNAPSE_HOST = 22_101
 _SYNAPSE_LANE = "Synapse/140233817864768"
 # The tid is 1000 times the engine kind (-1) plus 3, in unsigned 32-bit arithmetic.

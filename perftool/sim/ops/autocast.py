@@ -31,8 +31,8 @@ _Policy = Callable[[Sequence[torch.Tensor]], tuple[torch.dtype, bool]]
 class HpuAutocast:
     """Casts the arguments of listed ops while autocast for ``hpu`` is on.
 
-    ``on_device`` tells whether a tensor is on the simulated device; ``note`` receives problems with the settings. The
-    lists are read when autocast is first switched on, so that a script can set the variables that replace them.
+    ``on_device`` returns whether a tensor is on the simulated device; ``note`` is called with problems in the settings.
+    The lists are read when autocast is first switched on, so that a script can set the variables that replace them.
     """
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool], note: Callable[[str], object]) -> None:
@@ -138,7 +138,7 @@ def _lower(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
 
 
 def _lower_first(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
-    """For norms, whose weights and statistics are not cast."""
+    """The lower type, for the first argument only: weights and statistics of norms are not cast."""
     return torch.get_autocast_dtype("hpu"), True
 
 

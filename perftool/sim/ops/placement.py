@@ -37,7 +37,8 @@ class Placement:
             return found
         storage = tensor.untyped_storage()
         self._serial += 1
-        # The weak reference does not keep the memory alive, but reserves the address, which identifies the storage.
+        # The weak reference does not keep the memory alive, but prevents reuse of the address, which identifies the
+        # storage.
         entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
         if len(self._storages) >= self._sweep_at:

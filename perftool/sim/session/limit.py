@@ -49,7 +49,7 @@ class _Counter:
         self._steps[owner] += 1
 
     def leave(self, name: str) -> None:
-        """Note the end of an annotation."""
+        """Note the end of the annotation ``name``."""
         for kind in self._ended:
             if name.startswith(kind):
                 self._ended[kind] = min(self._steps.values(), default=0) if kind == OPTIMIZER else self._ended[kind] + 1

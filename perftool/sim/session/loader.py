@@ -1,7 +1,7 @@
 """Simulates data loaders: fetching data takes virtual time, in worker processes in parallel with the training thread.
 
-A worker measures the virtual cost of each batch in its own process and sends it along. The parent computes when a real
-worker would have finished the batch, and waits until then.
+A worker measures the virtual cost of each batch in its own process and sends it with the batch. The parent computes
+when a real worker would have finished the batch, and waits until then.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _begin() -> None:
 
 
 def _leave_note(text: str) -> None:
-    """Leave a note for ``record`` without importing the package. ``plan.py`` defines the form of notes."""
+    """Write a note for ``record`` without importing the package. ``plan.py`` defines the form of notes."""
     import json
     import os
 
