@@ -1,9 +1,9 @@
--- Interval arithmetic that the tables share. Intervals are half open, [ts, end), in ns; a relation of intervals
--- has the columns rank, class, ts and "end". Classes are small integers; class -1 only marks a boundary.
+-- Interval arithmetic that the tables share. Intervals are half-open, [ts, end), in ns; a relation of intervals has the
+-- columns rank, class, ts and "end". Classes are small integers; class -1 only marks a boundary.
 
 -- Merges overlapping and touching intervals of a rank and class. A merged interval starts with an interval that no
--- earlier interval reaches. It ends at the last end before the next merged interval. (Window aggregates with FILTER
--- would be 20 times slower.)
+-- earlier interval reaches, and ends at the latest end among the intervals before the next merged one. (Window
+-- aggregates with FILTER would be 20 times slower.)
 CREATE MACRO interval_union(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts,
@@ -79,11 +79,12 @@ CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');
 CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || key || '"') AS BIGINT);
 
--- A size in bytes or elements; NULL above 2**44 (16 TiB). No real size is that large, and sums of such sizes could
+-- A size in bytes or elements; NULL above 2**44 (16 TiB). No real size is that large, and sums of larger sizes could
 -- overflow 64 bits.
 CREATE MACRO size_of(value) AS CASE WHEN abs(try_cast(value AS HUGEINT)) <= 17592186044416 THEN try_cast(value AS BIGINT) END;
 
--- The beginning of a name in the arguments of an event. Tables repeat it for many other events, so it must be short.
+-- The beginning of a name in the arguments of an event. It must be short, because tables repeat it for many other
+-- events.
 CREATE MACRO short_name(value) AS left(value, 1000);
 
 -- A list as JSON; NULL for any other value, because JSON functions would fail on it.
@@ -101,7 +102,8 @@ CREATE MACRO listed_ranks(value) AS
 -- time caused by a wait may seem to begin up to this long after the wait.
 CREATE MACRO clock_slack_ns() AS 20000;
 
--- Submitted work normally starts within microseconds. A delay longer than this has another cause.
+-- Submitted work normally starts within microseconds. A delay longer than this has a cause other than the launch
+-- itself.
 CREATE MACRO handover_ns() AS 1000000;
 
 -- Whether the thread computes during idle time of this cause, so that it needs a core.
@@ -135,7 +137,7 @@ CREATE MACRO shows(active, doing) AS list_has_any(active, doing::activity[]::VAR
 -- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
 
--- Cuts a name to at most this many characters and marks the cut. The mark tells --redact where a name may end in the
+-- Cuts a name to at most this many characters and marks the cut. The mark shows --redact where a name may end in the
 -- middle of a secret.
 CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
 

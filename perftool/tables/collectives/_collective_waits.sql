@@ -13,7 +13,7 @@
 -- column ends_together: BOOLEAN, whether no rank can leave the collective before all have arrived
 -- column passes: BOOLEAN, whether this is a send and its receive
 -- column wire_ns: BIGINT, duration of the collective on the rank that waits least
--- column waited_ns: BIGINT, waiting time of this rank, without time in which it also waits in an earlier collective of the group
+-- column waited_ns: BIGINT, waiting time of this rank, excluding time in which it also waits in an earlier collective of the group
 -- column exposed_ns: BIGINT, the part of waited_ns that is not hidden behind compute
 -- column place: BIGINT, position of the rank by waiting time, 1 for the shortest
 -- column ranks: BIGINT, number of ranks whose traces show the collective

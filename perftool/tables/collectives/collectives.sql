@@ -19,7 +19,7 @@
 -- column overlapped_ns: BIGINT, the part of dur in which compute ran on the same device; NULL if the trace does not show the device
 -- column track: BIGINT, stream or host thread on which the collective ran
 -- column called: BIGINT, start of the call that launched the collective, in ns, when recorded
--- column ready: BIGINT, when the work that it waits for on this rank has ended, in ns; NULL if the trace does not show it
+-- column ready: BIGINT, time when the work on this rank that the collective waits for has ended, in ns; NULL if the trace does not show it
 -- column source: INTEGER, sending rank, for a send or receive whose peer is recorded
 -- column target: INTEGER, receiving rank
 WITH device AS (

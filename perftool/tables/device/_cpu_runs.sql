@@ -1,4 +1,4 @@
--- The ranks whose device is the CPU, because nothing shows another device.
+-- The ranks whose device is taken to be the CPU, because nothing in the input shows another device.
 --
 -- The trace of a job on an accelerator may contain no event of that device. Calls into its runtime, ops on its tensors,
 -- metadata or logs then reveal it. A thread that runs only the backward pass also reveals it: the autograd engine has a

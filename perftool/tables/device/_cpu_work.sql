@@ -1,8 +1,8 @@
 -- The ops that compute, if the CPU is the device.
 --
--- An op computes if the slices inside it take at most half of its time; these then belong to it. Ops that only describe
--- or allocate tensors do not compute. Ops of a data loader, a process group or a compilation do not count, because
--- their time is reported separately.
+-- An op computes if the slices inside it take at most half of its time; these slices then count as part of the op. Ops
+-- that only describe or allocate tensors do not compute. Ops of a data loader, a process group or a compilation do not
+-- count, because their time is reported separately.
 --
 -- needs: ops, slices, _name_roles, _cpu_runs
 -- empty without: _cpu_runs

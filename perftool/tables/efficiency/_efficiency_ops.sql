@@ -16,7 +16,7 @@
 -- column bounded_calls: BIGINT, calls whose time at the device's peak is known
 -- column bounded_ns: BIGINT, the part of kernel_ns in calls whose time at the device's peak is known
 -- column best_ns: DOUBLE, time of the calls in bounded_calls at the device's peak
--- column judged: BOOLEAN, whether the recording shows for all calls whether they could be faster
+-- column judged: BOOLEAN, whether the recording shows, for each of the calls, if it could be faster
 -- column lost_ns: BIGINT, time beyond the attainable time (op_shortfalls.lost_ns)
 -- column work_ns: BIGINT, time of all ops of the rank in ns
 WITH judged AS (

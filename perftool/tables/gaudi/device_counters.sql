@@ -10,7 +10,7 @@
 -- column kind: VARCHAR, back_pressure or partial_writes; NULL for counters that no rule reads
 -- column since: BIGINT, time of the previous sample on the lane in ns, NULL for the first sample
 -- column ts: BIGINT, time of the sample in ns
--- column value: BIGINT, change of the counter since the previous sample; negative if the counter decreased, which the file writes as an unsigned 64-bit number
+-- column value: BIGINT, change of the counter since the previous sample; negative if the counter decreased (the file writes the decrease as a wrapped unsigned 64-bit number)
 WITH samples AS (
     SELECT r.rank, r.pid, r.tid, r.name, r.ts, try_cast(arg(r.args, r.name) AS HUGEINT) AS value
     FROM raw AS r WHERE r.ph = 'C' AND lower(r.cat) IN (SELECT pattern FROM _vocabulary WHERE subject = 'counter' AND role = 'category')

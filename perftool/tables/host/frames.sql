@@ -2,8 +2,9 @@
 -- annotation that was recorded with its call stack.
 --
 -- PyTorch identifies a function by its first line. For a function that was already running when the recording began, it
--- uses the line of the call that started the profiler, which is useless. These functions can be recognised: in each
--- thread, PyTorch records them first, starting with the outermost (which has no parent), before any function ends.
+-- records the line of the call that started the profiler, which is of no use here. These functions can be recognised:
+-- in each thread, PyTorch records them first, starting with the outermost (which has no parent), before any function
+-- ends.
 --
 -- needs: slices, ops
 -- empty without: slices

@@ -15,8 +15,8 @@
 -- column thinned: BOOLEAN, whether most of the recording is missing, according to the numbers and further evidence
 WITH known AS (
     SELECT rank, external_id AS number FROM ops WHERE external_id > 0
-    -- Newer releases of the bridge also number their calls. A call with a correlation carries the number of its
-    -- enclosing op.
+    -- Newer releases of the bridge also number their calls. A call with a correlation has the number of its enclosing
+    -- op.
     UNION SELECT rank, external_id FROM _runtime WHERE external_id > 0 AND correlation IS NULL
 ),
 numbers AS (SELECT rank, number, number - lag(number) OVER (PARTITION BY rank ORDER BY number) AS distance FROM known),

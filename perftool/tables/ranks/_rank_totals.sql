@@ -44,7 +44,7 @@ input_calls AS (
     SELECT DISTINCT rank FROM slices
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
 ),
--- Work that was set aside because it outlasts the host's events counts here, because only the device may be slow.
+-- Work that was set aside because it outlasts the host's events counts here: the device may simply be slow.
 -- Asynchronous events, which no other table contains, may show that the run went on.
 recorded AS (
     SELECT rank, max("end") - min(ts) AS ns

@@ -13,7 +13,7 @@
 -- column longest_ns: BIGINT, duration of the longest complete step, 0 without steps
 WITH
 -- The profiler's own span begins with the recording. Its end may include the profiler's own work, but no work of the
--- program follows it. An annotation around the profiler's end lasts longer.
+-- program follows it. Annotations that are open when the profiler stops last longer.
 noted AS (SELECT rank, min(ts) AS ts, max("end") AS "end" FROM slices WHERE cat = 'trace' GROUP BY rank),
 counted AS (
     SELECT rank, max(host_end - host_ts) AS longest_ns FROM steps WHERE NOT partial AND step IS NOT NULL GROUP BY rank

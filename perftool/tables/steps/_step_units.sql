@@ -1,5 +1,5 @@
--- The calls that make up a step of a rank, if the program did not mark the step itself. The class of an optimizer is left out, because a run with another
--- optimizer is still comparable.
+-- The calls that make up a step of a rank, if the program did not mark the step itself. The class of an optimizer is
+-- left out, because runs with different optimizers are still comparable.
 --
 -- needs: _found_steps, machines
 -- column rank: INTEGER, distributed rank

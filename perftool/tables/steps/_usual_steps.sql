@@ -1,4 +1,4 @@
--- One row per rank with complete steps: the usual step time, which times per step are compared with.
+-- One row per rank with complete steps: the usual step time, with which times per step are compared.
 --
 -- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by at least 25
 -- %. For iterations of a server it is always the median, because there are several kinds of iterations.

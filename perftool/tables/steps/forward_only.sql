@@ -14,7 +14,7 @@
 -- column end: BIGINT, end of the last op in ns
 -- column ops: BIGINT, number of ops that count
 -- column op_ns: BIGINT, total duration of the ops that count
--- column graph_ns: BIGINT, the part of op_ns in ops that add functions to the graph of autograd of which no backward pass runs one
+-- column graph_ns: BIGINT, the part of op_ns in ops that add functions to autograd's graph, if no backward pass runs any of these functions
 -- column work_ns: BIGINT, total time of all outermost ops inside, without the time between them
 -- column batches: BIGINT, number of batches fetched from data loaders inside
 -- column longest_op: VARCHAR, the longest of the ops that count

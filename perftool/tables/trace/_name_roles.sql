@@ -29,7 +29,8 @@ name_roles AS (
     GROUP BY s.name, s.cat
 ),
 known AS (SELECT n.name, n.cat, coalesce(s.roles, []) AS roles FROM names AS n LEFT JOIN name_roles AS s USING (name, cat)),
--- This is a separate query because DuckDB would repeat the expression of feeding wherever the same query refers to it.
+-- This is a separate query because DuckDB would repeat the expression for feeding wherever the same query refers to
+-- that column.
 active AS (
     SELECT name, cat, roles,
            cat = 'runtime' AND list_has_any(roles, ['wait', 'blocking_copy']) AS waits,

@@ -31,8 +31,7 @@ used AS (
            bool_and(kind IS NOT DISTINCT FROM 'device_annotation') AS device_notes,
            coalesce(bool_and(side = 'host'), false) AS host_work
     FROM (SELECT rank, coalesce(pid, '') AS pid, coalesce(tid, '') AS tid, lower(cat) AS category
-          -- DISTINCT leaves few rows. ph is compared with one letter at a time, because IN would hash it for each
-          -- event.
+          -- DISTINCT leaves few rows. The comparisons are separate, because IN would hash ph for each event.
           FROM (SELECT DISTINCT rank, pid, tid, cat FROM raw
                 WHERE ph = 'X' OR ph = 'B' OR ph = 'E' OR ph = 'i' OR ph = 'I' OR ph = 'C'))
     LEFT JOIN _categories USING (category)
