@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark, FormName
     from perftool.bench.harness.launch import Plan, Recorded
 
-# The slowest Gaudi: a faster one is not kept busy by small models, and larger models take too long to simulate.
+# The slowest Gaudi: small models do not keep a faster one busy, and larger models take too long to simulate.
 SIMULATED_DEVICE = "gaudi"
 # Graphs are compiled in these simulated steps, so they are left out of the trace.
 WARM_UP_STEPS = 4

@@ -299,7 +299,7 @@ def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
     shown = max(0, findings)
     return small(
         {
-            # A folder may contain several runs; this is the newest complete one.
+            # If the folder contains several runs, these are the traces of the newest complete run.
             "traces": [
                 os.path.relpath(read["path"], desk.root) for read in report["inputs"] if read["kind"] == "trace"
             ],

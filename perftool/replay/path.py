@@ -43,7 +43,7 @@ def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
 
 
 def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
-    """The path as triples: a node, the link that delays it (None for the node's own time), and the ns that this
+    """The path as triples: a node, the link that delays it (None for the node's own time), and the time in ns that this
     contributes to the length of the replay.
     """
     # Single elements are read faster from lists than from arrays.

@@ -43,8 +43,8 @@ class Precondition:
 class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
-    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once this one is made. At
-    least one precondition of each group in ``empty_without`` must be met. Otherwise, the table is created empty,
+    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once this table is made.
+    At least one precondition of each group in ``empty_without`` must be met. Otherwise, the table is created empty,
     without making the other tables that it needs.
     """
 

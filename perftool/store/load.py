@@ -49,7 +49,7 @@ _EXACT_TIME = "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT"
 # Longer names are cut, because names are matched against many patterns and copied into rows. The longest known names,
 # those of template kernels, have 5 kB.
 LONGEST_NAME = 6 << 10
-# Elements without a phase get an empty one, which is later reported as unknown; ``_remove_blank`` removes and counts
+# Elements without a phase get an empty phase, which is later reported as unknown; ``_remove_blank`` removes and counts
 # those that also have no name and no times. _IS_EVENT skips counters and flows added by ``annotate``;
 # ``_without_annotations`` removes its other events.
 _IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"

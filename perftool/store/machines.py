@@ -15,7 +15,7 @@ _LONGEST = 200
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000
-# Steps that take this many times as long as the recorded ones are not usual: a program's first steps also compile
+# Steps that take this many times as long as the recorded ones are not typical: a program's first steps also compile
 # kernels and fill caches, with memory of their own.
 _MOST_LONGER = 1.5
 

@@ -59,7 +59,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
 
 
 def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparison:
-    """Compare ``new`` with ``base``. ``rules`` are those that produced their findings."""
+    """Compare ``new`` with ``base``. ``rules`` are the rules that produced the findings of both."""
     interval = change_of_median(base.step_ns, new.step_ns)
     few = min(len(base.step_ns), len(new.step_ns))
     reason = None if interval else "the median step of the base run has length 0"

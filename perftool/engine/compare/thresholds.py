@@ -10,8 +10,8 @@ _NEAR = 1.25
 
 
 def is_near(finding: Finding, rule: Rule | None) -> bool:
-    """Whether any share in the evidence is at or above a threshold of ``rule`` by at most 25 %. Only thresholds for
-    shares count."""
+    """Whether any share in the evidence equals a threshold of ``rule`` or exceeds it by at most 25 %. Only thresholds
+    for shares count."""
     if rule is None:
         return False
     limits = [param.value for param in rule.params if "share" in param.unit and isinstance(param.value, float)]

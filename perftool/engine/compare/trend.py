@@ -236,7 +236,7 @@ def _usual(lines: Sequence[RunLine]) -> set[str]:
 
 
 def _ends(values: Sequence[float]) -> list[int]:
-    """The index after each level of ``values``, from an optimal partition by PELT (Killick 2012).
+    """The end index (exclusive) of each level of ``values``, from an optimal partition by PELT (Killick 2012).
 
     The cost of a partition is the distance of the values from the median of their level, in units of the noise (the
     median change from run to run). This is robust to outliers.

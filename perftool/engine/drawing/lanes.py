@@ -86,7 +86,7 @@ class View:
 
 
 def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
-    """The non-empty lanes in ``view``: idle time by cause, feeding host threads, and the device."""
+    """The non-empty lanes in ``view``: idle time by cause, host threads that feed the device, and the device."""
     store.build(_NEEDS)
     idle = _bars(store, _IDLE, view)
     lanes = [_lane("", "Idle, by cause", "idle", idle.get("", []), view, 1)] if idle else []

@@ -87,7 +87,7 @@ def _bar(ts: int, end: int, kind: str, names: dict[str | None, float]) -> Bar:
 
 
 def _highlighted(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[int, int], ...]]:
-    """The stretches by lane. Stretches less than a pixel apart are joined."""
+    """The stretches of the critical path by lane. Stretches less than a pixel apart are joined."""
     found: dict[str, list[list[int]]] = {}
     for row in sorted(rows, key=lambda row: (row["ts"], row["end"])):
         if row["lane"] is None:

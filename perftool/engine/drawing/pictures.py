@@ -54,7 +54,7 @@ class Wanted:
 
     @property
     def ranks(self) -> frozenset[int]:
-        """The ranks whose events are needed."""
+        """The ranks whose events are needed to draw the charts."""
         paths = () if self.path is None else (self.path,)
         return frozenset((*self.strips, *self.memory, *paths, *(wish.view.rank for wish in self.timelines.values())))
 

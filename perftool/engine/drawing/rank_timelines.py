@@ -37,8 +37,8 @@ def clock_offsets(run: Run) -> dict[int, int | None]:
 
 
 def rank_metadata(run: Run) -> Iterator[bytes]:
-    """The full metadata of each rank of ``run``, as JSON. Traces are read again, because joined ranks keep only a few
-    keys."""
+    """The full metadata of each rank of ``run``, as JSON. Traces are read again, because a joined store contains only a
+    few of the keys."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:
             yield as_json(store.metadata.get(rank))

@@ -19,7 +19,8 @@ from perftool.readers.identity import metadata_of
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
-# The limit on a batch, in bytes of text. Small traces share a batch, because building its tables takes at least 0.25 s.
+# The limit on a batch, in bytes of text. Small traces share a batch, because building the tables of a batch takes at
+# least 0.25 s.
 BATCH_BYTES = 256 << 20
 # The limit if several processes each have a batch: 48 MiB of text need 400 MiB of memory.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20

@@ -19,10 +19,11 @@ from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 # Limits on the unpacked size of part.json, of a table, and of the whole part. A rank needs about 10 kB of part.json and
 # 30 kB of tables.
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
-# The largest compression ratio (parts that we write have three to ten), and the size that is always allowed.
+# The largest compression ratio (parts that we write have ratios of 3 to 10), and the size that is always allowed.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
-# The most JSON values per byte of a part (ours have one per 16 bytes), and the number that is always allowed. Without a
-# limit, a part could exhaust memory: an empty list takes three bytes in JSON, but 70 bytes in Python.
+# The maximum number of JSON values per byte of a part (our parts have one per 16 bytes), and the number that is always
+# allowed. Without a limit, a part could exhaust memory: an empty list takes three bytes in JSON, but 70 bytes in
+# Python.
 _VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000
 
 

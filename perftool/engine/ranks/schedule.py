@@ -81,7 +81,7 @@ class Processes:
         return WORKER_MEMORY_MB, max(1, cores() // self.workers)
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
-        """Run the tasks in newly started processes, which share nothing with this one.
+        """Run the tasks in newly started processes, which share no state with this process.
 
         If a process dies, the unfinished tasks are retried one by one. A task whose process dies again is lost.
         """

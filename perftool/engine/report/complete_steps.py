@@ -48,7 +48,8 @@ def most_kernels_lost(ratios: Mapping[int, float]) -> Iterator[str]:
 
 
 def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
-    """The counted steps of the rank with the longest median step, or of the lowest such rank; empty without any.
+    """The counted steps of the rank with the longest median step, or of the lowest such rank; empty if no rank has
+    steps.
 
     Ranks wait for one another, so the slowest one sets the pace. Taking the steps of all ranks together would hide a
     slow rank with few steps.

@@ -33,7 +33,7 @@ _MOST_PARTS = 3
 _EMPTY = "TRC112"
 # Modules of torch.nn that only run other modules.
 _CONTAINERS = {"Sequential", "ModuleList", "ModuleDict"}
-# Modules of PyTorch around a module of the user.
+# PyTorch modules that wrap a module of the user.
 _WRAPPERS = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "OptimizedModule"}
 
 
@@ -188,8 +188,8 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """The outermost modules among which the work is divided. A module that is the only one, or does nearly all of the
-    work, is replaced by its submodules, except if these are only layers and the module is not the whole model.
+    """The outermost modules among which the work is divided. If there is only one module, or one does nearly all of the
+    work, its submodules replace it, unless these are only layers and the module is not the whole model.
     """
     level = [one for one in modules if one.depth == 1]
     while level and ((most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL or len(level) == 1):
@@ -247,7 +247,7 @@ def _own_ns(modules: Sequence[ModuleTime], name: str) -> int:
 
 def _class_part(modules: Sequence[ModuleTime], name: str) -> Part:
     """The work of all modules of the class ``name``, including their submodules."""
-    # A module of the class may be inside another one of the class.
+    # Count only the outermost modules, because a module may be inside another one of its class.
     outermost = [one for one in modules if one.module == name and one.path and one.path.split(INSIDE).count(name) == 1]
     return Part(name, sum(one.share for one in outermost), any(one.backward_ns > 0 for one in outermost))
 

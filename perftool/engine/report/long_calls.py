@@ -13,8 +13,8 @@ from perftool.model.own_code import Line
 from perftool.store.trace_store import TraceStore
 
 # The smallest set of calls in a step that takes more than half of the time, and the number of all calls, on the first
-# rank. Calls in different steps are matched by their place in the step. Each counts with its shortest time in any step,
-# so that a call does not appear long because it was interrupted in some steps.
+# rank. Calls in different steps are matched by their place in the step. A call counts with its shortest time in any
+# step, so that it does not appear long because it was interrupted in some steps.
 _LONG_CALLS = """
 WITH calls AS ({calls}),
 outermost AS (

@@ -44,7 +44,7 @@ def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
 
 
 def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> str | None:
-    """How ``ranks`` ranks are split, such as ``tp 4 x dp 2``; None if the groups do not show it.
+    """How the work is split among ``ranks`` ranks, such as ``tp 4 x dp 2``; None if the groups do not show it.
 
     A role splits the ranks if its groups are equally large and contain each rank once.
     """

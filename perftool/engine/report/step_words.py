@@ -40,7 +40,7 @@ _LOOPED = 0.3
 
 
 def steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tuple[str, str, str]:
-    """Three sentences, any of which may be empty: how steps were found, what repeats (unless the ``headline`` says it),
+    """Three sentences, any of which may be empty: how steps were found, what repeats (unless the ``headline`` says so),
     and how long the phases other than the steady one and ``named`` take.
     """
     whole = sum(phase.total_ns for phase in run.phases)
@@ -113,7 +113,7 @@ def _phase_clause(phase: Phase) -> str:
 
 
 def mostly_once(run: VerdictInput) -> Phase | None:
-    """If the recording hardly shows the steady state, the largest other phase; otherwise None."""
+    """The largest phase other than the steady one, if the recording hardly shows the steady state; otherwise None."""
     once = [phase for phase in run.phases if phase.name in _PHASES]
     known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
     if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:

@@ -1,4 +1,4 @@
-"""Writes the verdict: the first sentences of a report, on the largest loss and on where the time goes."""
+"""Writes the verdict: the first sentences of a report, about the largest loss and where the time goes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ class Outcome:
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
-    """Run ``rules`` on ``store``. A failing rule becomes a finding of ``crash_rule``, or raises if there is none."""
+    """Run ``rules`` on ``store``. A rule that fails becomes a finding of ``crash_rule``. Without ``crash_rule``, raises
+    QueryError."""
     with_queries = [rule for rule in rules if rule.sql is not None]
     answers, models = predicted(
         store, with_queries, ask_all(store, with_queries, context), context, len(store.metadata)
@@ -138,7 +139,7 @@ def conclude(
 
 
 def _skipped_rules(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
-    """A single finding on all rules that did not run, or were not replayed, because the allowance was used up."""
+    """A single finding about all rules that did not run, or were not replayed, because the allowance was used up."""
     if crash_rule is None:
         raise SpentError
     others = f" and {len(spent) - 1} more" if len(spent) > 1 else ""
@@ -230,7 +231,7 @@ def _query_rows(store: TraceStore, rule: Rule, context: Context) -> Answer:
         texts = [rule.message, rule.why, *(text for _, text in (*rule.fix.texts, *rule.short_fix.texts))]
         taken(store).add_rows(len(found), _FINDING_BYTES + sum(map(len, texts)))
     elif context.device == "cpu":
-        # With an accelerator, host time and device time pass at the same time.
+        # Only for a CPU: with an accelerator, host time and device time overlap.
         found = [{**row, _HOST_TIME: host_time(row)} for row in found]
     bounded = limited(store, rule.relieves, found, context) if found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)

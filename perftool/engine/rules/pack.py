@@ -104,8 +104,9 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def is_shipped(rule: Rule) -> bool:
-    """Whether ``rule`` has exactly the queries of a shipped rule, and its code is not one of a user pack. A user pack
-    may repeat the queries of a shipped rule a thousand times, so its rules must share their limits.
+    """Whether ``rule`` has exactly the queries of a shipped rule, and its code is not in the range for user packs. A
+    user pack may repeat the queries of a shipped rule a thousand times, so all its rules must share the limits of
+    third-party rules.
 
     The queries for the replay may be missing, because rule cases without a prediction omit them.
     """

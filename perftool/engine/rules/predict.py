@@ -26,7 +26,8 @@ from perftool.replay.model import Model, models_of
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
-# If the replayed graph is small, the best two and three fixes are chosen from those with the largest gains.
+# Combinations of up to _MOST_TOGETHER fixes are chosen from the _CANDIDATES fixes with the largest gains, unless the
+# graph has more than _MOST_NODES nodes.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 LARGEST_FACTOR = 1000
 # If the mean step is this many times the typical one, typical steps are not representative.
@@ -175,8 +176,8 @@ def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
-    """Replay the fix of each of ``rows`` that has changes. Yields the number of the row, the ns saved, a clause about
-    missing cores if the saving is only a bound, and the changes that no earlier row has.
+    """Replay the fix of each of ``rows`` that has changes. Yields the number of the row, the time saved in ns, a clause
+    about missing cores if the saving is only a bound, and the changes that no earlier row has.
 
     Raises QueryTimeoutError if the replays take longer than a query may.
     """
@@ -223,7 +224,8 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
 
 
 def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
-    """The best fix, and the best two and three, chosen greedily. Gains overlap, so each combination is replayed."""
+    """The best single fix, pair and triple of fixes, chosen greedily. Each combination is replayed, because gains
+    overlap."""
     if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
         return ()
     single_times = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}

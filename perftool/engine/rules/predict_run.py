@@ -29,7 +29,7 @@ def predicted_together(
 ) -> tuple[list[Answer], ReplayedRun | None]:
     """Add predictions from a replay of all ranks to ``answers``, and describe that replay.
 
-    ``store`` contains all ranks of the run. If there is only one, there is no such replay.
+    ``store`` contains all ranks of the run. With a single rank, there is no such replay.
     """
     if len(store.metadata) < 2:
         return list(answers), None

@@ -17,7 +17,7 @@ _SAME = 1.1
 _LIKELY = 0.8
 # A bound up to this many times a prediction may describe the same time.
 LOOSE = 3.0
-# A smaller share of a symptom's gain, whether explained or left, is within the error of the two bounds.
+# A smaller share of a symptom's gain, whether explained or unexplained, is within the error of the two bounds.
 _REST = 0.1
 _ENDLESS = 2.0**63
 _NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -80,8 +80,8 @@ def ranked(
     explains: Mapping[str, Sequence[str]] = _NONE,
     step_ns: int = 0,
 ) -> tuple[Finding, ...]:
-    """Rank ``findings`` by gain or, without a gain, by the waiting time of requests (as a share of ``step_ns``). Those
-    with neither come last: advice first, then by severity.
+    """Rank ``findings`` by gain or, without a gain, by the waiting time of requests (as a share of ``step_ns``).
+    Findings with neither come last: those with advice first, then by severity.
 
     Findings of the rules ``blaming`` stragglers precede all others, because other ranks cannot be faster than the one
     they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose bound does not prove a
@@ -130,8 +130,8 @@ def led_by_largest(
 ) -> tuple[Finding, ...]:
     """Move the finding that explains the largest of ``causes`` before the first advice with a gain.
 
-    The order is kept if the gain of that first advice is clearly larger, if it explains a cause of about the same size,
-    or if its rule is in ``kept`` (rules about stragglers, and rules that relieve the host).
+    The order is kept if the gain of that first advice is clearly larger, if that advice explains a cause of about the
+    same size, or if its rule is in ``kept`` (rules about stragglers, and rules that relieve the host).
     """
     first = next((found for found in findings if found.advice and found.gain), None)
     if first is None or not causes or first.code in kept:

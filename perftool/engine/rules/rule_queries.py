@@ -24,7 +24,8 @@ _PARAM = re.compile(r"\$(\w+)")
 
 @dataclass(frozen=True)
 class Context:
-    """Values for the queries of rules: $step_ns, and the totals over the windows of all ranks $steps and $window_ns.
+    """Values for the queries of rules: $step_ns, and $steps and $window_ns, which are totals over the windows of all
+    ranks.
 
     The step time is the median, or the mean if steps are uneven. Rules about recording do not apply to ``simulated``
     traces. ``step_word`` is the run's word for a step.

@@ -40,7 +40,8 @@ def host_time(row: Mapping[str, Any]) -> HostTime:
 
 
 def with_overlaps(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> tuple[Finding, ...]:
-    """Add to each of ``findings`` the larger ones on its rank that count the same time, if that is known.
+    """Add to each of ``findings`` the larger findings on its rank that are known to count the same time, or that may do
+    so.
 
     ``times`` maps the ``id()`` of a finding to its host time. Two gains overlap if their sum exceeds a step of
     ``step_ns``, or if most of their intervals are the same. If the time of one of them is only known to be somewhere in

@@ -22,7 +22,7 @@ def arrivals_of(
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
     """The arrivals in ``found``, followed by the window ends of ``ranks``; also returns the role of each rank.
 
-    ``single`` contains ranks that are the only recorded ones of their stage.
+    ``single`` contains the ranks that are the only recorded rank of their stage.
     """
     facts = _calls_of(found, ranks, steps)
     each = _Collectives(facts)
@@ -92,7 +92,7 @@ class _Collectives:
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
         release = np.append(cuts[holds.end], begin)[hold]
-        # Collectives that come later or ended before the window did not delay this one.
+        # A collective that comes later, or that ended before the window, did not delay this one.
         held = (cause != NONE) & (facts.meeting[cause] < facts.meeting[mine]) & (release > begin)
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - start_sums[0], ready + offset)
@@ -185,7 +185,7 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
 
 
 def _before_in_lane(facts: ArrivalFacts, mine: Int64s) -> Int64s:
-    """For each arrival of a rank, the previous one in the same process group, unless they overlap."""
+    """For each arrival of a rank, its previous arrival in the same process group, unless the two overlap."""
     order = mine[np.lexsort((facts.begin[mine], facts.lane[mine]))]
     earlier, later = order[:-1], order[1:]
     lane = facts.lane

@@ -31,8 +31,8 @@ class Arrivals:
     collective ends, or after time 0 if ``own`` is NONE.
     ``before``: the arrival at the collective that this one queued behind, which ended ``before_lag`` ns before.
     ``lane``: the previous arrival in the same process group.
-    ``work``: how long the rank worked since it was ready for its previous collective: the ns in which no collective
-    blocked it.
+    ``work``: how long the rank worked since it was ready for its previous collective: the time in ns in which no
+    collective blocked it.
     ``excess``: how much more work that is than on the median rank with the same role.
     ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
     ``left``: the place in the rank's work at which ``own`` ended, as a position in ``order``. The fraction is a share
@@ -137,7 +137,8 @@ class Meetings:
         )
 
     def _less(self, changes: Sequence[Less]) -> Floats:
-        """The ns that ``changes`` save in the work before each arrival. If several apply, the largest saving counts."""
+        """The time in ns that ``changes`` save in the work before each arrival. If several apply, the largest saving
+        counts."""
         come = self.arrivals
         less = np.zeros(len(come.rank))
         for change in changes:
