@@ -107,7 +107,8 @@ def _points(recording: Recording, submitted: Anchors, handovers: Handovers) -> P
 
 
 def _host_links(recording: Recording, points: Points, least: Int64s, origin: int) -> list[Links]:
-    """Build the links along each thread: they last as long as its work, or the least time of a call that waits."""
+    """Build the links along each thread. Their lags are the time of its work or, for a call that waits, the least time
+    of the call."""
     first = points.first_of_thread
     begins, goes_on = np.flatnonzero(first), np.flatnonzero(~first)
     lasted = points.time[goes_on] - points.time[goes_on - 1]

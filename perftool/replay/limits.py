@@ -3,7 +3,7 @@ would match the recording by construction. So longer delays get no link, and sho
 """
 
 NEAR_NS = 10_000
-"""Work that starts within this time after other work ends is taken to follow it."""
+"""Work that starts within this time after other work ends is assumed to follow it."""
 
 ACROSS_NS = 25_000
 """The corresponding limit for work on another stream, which takes longer because the device must check an event."""
@@ -21,7 +21,7 @@ MOST_RANKS = 8
 """The maximum number of ranks whose steps are replayed rank by rank; more would take too long."""
 
 FULL_QUEUE = 512
-"""A long launch is taken to wait for space in the queue if at least this many launches are outstanding."""
+"""A long launch is assumed to wait for space in the queue if at least this many launches are outstanding."""
 
 ROUNDED_NS = 2_000
 """Times are rounded, some to a microsecond, so work may appear to begin this much before its predecessor ends."""

@@ -214,8 +214,8 @@ def _intervals(store: TraceStore, sql: str, window: Mapping[str, int], threads: 
     return Intervals(found["id"][order], known[order], found["ts"][order], found["end"][order])
 
 
-# Work without a launch counts as queued before the window if it starts before the window, or before all work on its
-# track that has a launch.
+# Work without a launch counts as queued before the window if it starts before the window, or before all the work on its
+# track with a launch.
 _TASKS = f"""
 WITH work AS (
     SELECT d.id, d.track, d.ts, d."end", d.launch, d.kind, l.ts AS launched,

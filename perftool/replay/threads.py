@@ -1,6 +1,6 @@
 """Infers waits between threads from their events. Traces do not record that one thread waits for another. They only
-show that it is silent (no op, no runtime call) while the other works: the main thread during the backward pass, and the
-autograd thread during the rest of the step.
+show that one thread is silent (no op, no runtime call) while another works: the main thread during the backward pass,
+and the autograd thread during the rest of the step.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def escaped_texts(value: Any, escape: Callable[[str], str]) -> Any:
 
 @lru_cache(4096)
 def _is_hidden(character: str) -> bool:
-    """Whether ``character`` is invisible, or affects others: control and format characters, line separators, lone
-    surrogates, private and unassigned characters, and characters that fonts ignore.
+    """Whether ``character`` is invisible, or affects other characters: control and format characters, line separators,
+    lone surrogates, private and unassigned characters, and characters that fonts ignore.
     """
     blank = unicodedata.category(character) == "Zs"
     return not (character.isprintable() or blank) or _IGNORABLE.match(character) is not None

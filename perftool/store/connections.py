@@ -56,7 +56,7 @@ class Connections:
         self._use(cores - 1 if self.side_by_side else cores)
 
     def one_at_a_time(self) -> None:
-        """Give every core to each statement from now on."""
+        """Let each statement use all cores from now on."""
         self.use(self._cores, side_by_side=False)
 
     @contextmanager

@@ -31,7 +31,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
-# The largest plausible sum of all lengths in a store (4.5 years). With it, sums over many ranks fit in 64 bits.
+# The largest plausible sum of all lengths in a store (4.5 years). With this limit, sums over many ranks fit in 64 bits.
 _LONGEST_TOTAL_NS = 2**57
 
 # The phases of the trace event format, including the deprecated ones.

@@ -78,7 +78,7 @@ def decide_device(signs: Sequence[DeviceSigns]) -> Device:
     by_event = next((kind for kind in (*accelerators(), "cpu") if kind in shown), None)
     name = names[0] if names else None
     if by_event == "cpu" and any(sign.has_work for sign in signs):
-        # Ignore the name for the type, because vendors of accelerators also make CPUs.
+        # Do not derive the type from the name, because vendors of accelerators also make CPUs.
         return Device(by_event, name, 1)
     by_name = next((kind for kind in map(type_of_name, names) if kind), None)
     if by_event in ("cpu", None) and not any(sign.has_work for sign in signs):

@@ -14,7 +14,7 @@ from perftool.model import vendors
 # The maximum number of values for two-byte numbers. The values of an ENUM stay in memory, outside DuckDB's memory
 # limit.
 _MOST_VALUES = 65_535
-# DuckDB copies the whole type for each query plan, which took 12 s with 18 MB.
+# DuckDB copies the whole type for each query plan, which took 12 s for a type of 18 MB.
 _MOST_BYTES = 1 << 20
 # The limit for each name, in bytes, if there is no dictionary.
 _LONGEST_TEXT = 1 << 10
@@ -44,7 +44,7 @@ def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
 
 
 def _fits(connection: duckdb.DuckDBPyConnection, values: str) -> bool:
-    """Whether a dictionary can hold ``values``."""
+    """Whether ``values`` fit in a dictionary."""
     few = f"SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1}"
     found = connection.execute(f"SELECT count(*), coalesce(sum(strlen(value)), 0) FROM ({few})").fetchall()
     ((count, size),) = found

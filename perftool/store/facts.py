@@ -13,7 +13,7 @@ _MOST_UNITS = 100_000
 
 
 def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
-    """One row per figure, for each known device and for the user's own device, if any."""
+    """One row per fact, for each known device and for the user's own device, if any."""
     rows: list[tuple[Any, ...]] = []
     known = known_devices()
     for device in known if own is None or own in known else (*known, own):

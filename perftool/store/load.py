@@ -26,8 +26,8 @@ CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
-# The number of chunks that one statement reads. This bounds the size of the spool folder, which holds the chunks of at
-# most four statements.
+# The number of chunks that one statement reads. This bounds the size of the spool folder, which contains the chunks of
+# at most four statements.
 _BATCH = 6
 _COLUMNS = {
     "ph": "VARCHAR",
@@ -51,7 +51,7 @@ _EXACT_TIME = "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT"
 LONGEST_NAME = 6 << 10
 # Elements without a phase get an empty phase, which is later reported as unknown; ``_remove_blank`` removes and counts
 # those that also have no name and no times. _IS_EVENT skips counters and flows added by ``annotate``;
-# ``_without_annotations`` removes its other events.
+# ``_without_annotations`` removes the other events that it adds.
 _IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"
 _IS_BLANK = "ph = '' AND coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NULL"
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
@@ -109,7 +109,7 @@ class _Batch(NamedTuple):
 
 
 class _Batches:
-    """The chunks of a trace, in batches for one statement each, and their rank."""
+    """The chunks of a trace, in batches that one statement each reads, and their rank."""
 
     def __init__(self, trace: ChromeTrace, rank_for: RankFor) -> None:
         self._trace, self._rank_for = trace, rank_for

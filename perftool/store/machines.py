@@ -98,8 +98,8 @@ def _mean_ns(part: Mapping[str, Any], steps: int | None) -> float | None:
 def _renewed(system_ns: int, faults: int, faulted: int, grown: int) -> int | None:
     if not faulted or system_ns > _MOST_NS_PER_FAULT * faults:
         return None
-    # The memory by which the process grew was new, rather than freed and allocated again. Steps in which it shrank are
-    # not the usual ones, which free as much as they allocate.
+    # The memory by which the process grew was new to it, rather than freed and allocated again. Steps in which the
+    # process shrank are not typical: typical steps free as much as they allocate.
     return round(system_ns * max(0, faulted - abs(grown)) / faulted)
 
 

@@ -57,8 +57,8 @@ def read_text(path: str) -> Reading:
 
 
 def with_rows_limited(readings: Sequence[Reading]) -> list[Reading]:
-    """Limit the rows that the compilations in ``readings`` need together: reduce counts above the limit, and report
-    it."""
+    """Limit the total number of rows that the compilations in ``readings`` need: reduce counts above the limit, and
+    report this."""
     room, kept = _MOST_EXTRA_ROWS, []
     for part in readings:
         records, lost = [], 0

@@ -117,7 +117,7 @@ def _small(sizes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
-    """The columns on how the kernel divides its work: grid, tile, and how well they fill the compute units."""
+    """The columns that show how the kernel divides its work: grid, tile, and how well they fill the compute units."""
     try:
         args = json.loads(op["args"] or "{}")
     except (ValueError, RecursionError):
@@ -145,8 +145,8 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 
 def _written(op: Mapping[str, Any]) -> int | None:
-    """The least that a call must write, in bytes, given the total that it reads and writes. The result of a pointwise
-    op is at least as large as each operand."""
+    """The minimum number of bytes that a call must write, given the total that it reads and writes. The result of a
+    pointwise op is at least as large as each operand."""
     if op["kind"] == "pointwise":
         parts = 1 + len(_SHAPE.findall(op["input_dims"]))
     else:

@@ -11,8 +11,8 @@ from perftool.readers.files.stream import reads_once
 
 # The approximate ratio of a trace's size to its size compressed with gzip or zstd.
 _COMPRESSION = 12
-# An input at a URL counts as large, because its size is unknown, and too large a database in memory would be worse than
-# a small one on disk.
+# An input at a URL counts as large, because its size is unknown: a database that is too large for memory would be worse
+# than a small database on disk.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750

@@ -119,7 +119,7 @@ class _Search(CulpritRowMaker):
         return self.row(kind, subject, label, late)
 
     def _stage(self) -> CulpritRow | None:
-        """A row for the stage whose ranks compute longest; None if they take hardly longer than the median stage."""
+        """A row for the stage whose ranks compute longest; None if they hardly take longer than the median stage."""
         work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
         by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
         means = {

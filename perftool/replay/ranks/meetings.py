@@ -166,7 +166,8 @@ class Meetings:
         """The time at which each arrival (row) leaves its meeting in each scenario (column), in ns."""
         come = self.arrivals
         count, columns = less.shape
-        # The savings before each arrival is ready, in that order, and before its ``own`` ended.
+        # Running totals of the savings, in ``order``. The saving between the end of ``own`` and an arrival is the
+        # difference of two totals.
         saved = np.concatenate([np.zeros((1, columns)), np.cumsum(less[come.order], axis=0)])
         place = np.empty(count, dtype=np.int64)
         place[come.order] = np.arange(count)

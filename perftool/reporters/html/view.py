@@ -128,7 +128,8 @@ def _shown_source(source: Source) -> ShownSource:
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """Format the evidence as labels and values with units, without records and without texts from the message."""
+    """Format the evidence as labels and values with units. Leaves out records, and texts that the message already
+    contains."""
     rows = []
     for key, value in finding.evidence.items():
         if value is None or (isinstance(value, str) and value in finding.message) or _has_records(value):
