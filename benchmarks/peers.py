@@ -1,4 +1,4 @@
-"""Compares this program with other readers of PyTorch traces; makes the figures of docs/peers.md.
+"""Compares this program with other readers of PyTorch traces, and measures the figures in docs/peers.md.
 
 usage: python benchmarks/peers.py [PART...] --traces DIR [--python PROGRAM=PATH]... [--megabytes MB]
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# There are so few sequence lengths that torch.compile does not give up recompiling. The size "automatic"
+# There are so few sequence lengths that torch.compile does not reach its recompilation limit. The size "automatic"
 # keeps torch.compile's default, which switches to dynamic shapes after the second length.
 _LENGTHS = {"small": 4, "large": 7, "automatic": 7}
 _SHORTEST, _APART = 24, 8

@@ -9,7 +9,7 @@ import torch
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# There are so few iterations that torch.compile does not give up recompiling.
+# There are so few iterations that torch.compile does not reach its recompilation limit.
 _ITERATIONS = {"small": 4, "large": 7}
 _TOKENS = 32
 

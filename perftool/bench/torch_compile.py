@@ -8,7 +8,7 @@ from torch import nn
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# There are so few calls that torch.compile does not give up recompiling.
+# There are so few calls that torch.compile does not reach its recompilation limit.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
 # The factor on the output grows to 1 over this number of calls.

@@ -1,7 +1,8 @@
 """Decides which logs, metrics files and configurations next to traces belong to the same run.
 
-A folder may contain files of several runs. A file whose name contains that of a run belongs to traces with this name; a
-file whose name contains a rank, to traces of this rank; a file that only Gaudi's software writes, to traces of a Gaudi.
+A folder may contain files of several runs. A file whose name contains the name of a run belongs to the traces with this
+name. A file whose name contains a rank belongs to the traces of this rank. A file that only Gaudi's software writes
+belongs to traces of a Gaudi.
 """
 
 from __future__ import annotations

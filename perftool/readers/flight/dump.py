@@ -6,8 +6,8 @@ collectives). A finished entry has the state ``completed``; some backends set on
 failed entries.
 
 Sends and receives are numbered separately (``p2p_seq_id``). Those of a batch share a number with the entry
-``coalesced`` that follows them, and only that entry has their state. A batch also takes a number from the group's
-collectives, but not on every rank, so these numbers are not comparable between ranks in a group with batches.
+``coalesced`` that follows them, and only that entry has their state. A batch also uses up one of the group's numbers
+for collectives, but not on every rank, so in a group with batches these numbers are not comparable between ranks.
 """
 
 from __future__ import annotations

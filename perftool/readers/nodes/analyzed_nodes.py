@@ -1,7 +1,7 @@
 """Reads node data of Intel's trace analyzer: ``*_analyzed_nodes.csv``, or ``views/trace_analyzer.json`` in an .hltv.
 
-The columns of both have the same names except for the unit in brackets. ``nan``, ``[Error]`` and empty cells stand for
-unknown values. If a node ran several times, the number of the run follows its name: ``conv iter 2``.
+The columns of both have the same names except for the unit in brackets. ``nan``, ``[Error]`` and empty cells mean that
+a value is unknown. If a node ran several times, the number of the run follows its name: ``conv iter 2``.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _SUMMED = {
 }
 _NAMES = {*_SUMMED, _SETTINGS}
 _READ = shortest(_NAMES)
-# Without the \b, each letter of a long word would begin a name.
+# Without the \b, a match would be tried at each letter of a long word.
 _LABEL = re.compile(r'\b(\w{1,60})="([^"\\]{0,200})"')
 
 

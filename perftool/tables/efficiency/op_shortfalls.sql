@@ -66,8 +66,8 @@
 -- column wave_ratio: DOUBLE, utilisation of the units over these waves, 0 to 1
 -- column idle_units: BIGINT, units without work in the first wave
 -- column padding_ratio: DOUBLE, elements that tiles cover / elements of the result
--- column reason: VARCHAR, name in shortfalls.toml of the first reason that holds; NULL when none does
--- column reasons: VARCHAR[], all reasons that hold
+-- column reason: VARCHAR, name in shortfalls.toml of the first reason that applies; NULL when none does
+-- column reasons: VARCHAR[], all reasons that apply
 -- column because: VARCHAR, the reason in a sentence
 -- column short_fix: VARCHAR, what to change, in one line
 -- column fix: VARCHAR, what to change

@@ -55,7 +55,7 @@ analyzed AS (
     FROM analyzed_nodes GROUP BY ALL
 ),
 -- Two graphs with the same id and name may contain the same node; then the trace does not show which of them ran. If
--- they give it different shapes or kernels, the node is left out.
+-- the node has different shapes or kernels in the two graphs, it is left out.
 compiled AS (
     SELECT rank, recipe, recipe_name, node, node_id, engine, min(guid) AS guid, min(dtype) AS dtype, min(input_shapes) AS input_shapes,
            min(output_shapes) AS output_shapes, min(flops) AS flops, min(bytes) AS bytes, min(expected_cycles) AS expected_cycles,

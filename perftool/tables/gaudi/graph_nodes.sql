@@ -19,4 +19,4 @@
 -- column expected_dma_ns: BIGINT, expected time of a copy
 -- column utilisation: DOUBLE, expected share of MME cycles that compute
 -- column strategy: VARCHAR, how the MME computes the node
--- column ops: VARCHAR, the kernels that were fused into the node, else the nodes of the model's graph that it comes from
+-- column ops: VARCHAR, the kernels that were fused into the node, else the nodes of the model's graph from which the compiler made it

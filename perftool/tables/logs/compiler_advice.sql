@@ -10,7 +10,7 @@
 -- column size_bytes: BIGINT, size of the tensor
 -- column fcd_bytes: BIGINT, contiguous bytes in the tensor's fastest changing dimension
 -- column reads: BIGINT, number of times the tensor is read
--- column memory: VARCHAR, memory that holds the tensor: SRAM or DRAM
+-- column memory: VARCHAR, memory in which the tensor is stored: SRAM or DRAM
 -- column text: VARCHAR, the advice
 -- column count: BIGINT, how often the advice occurs
 -- column path: VARCHAR, path of the file

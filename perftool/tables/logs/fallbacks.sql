@@ -25,7 +25,7 @@ logged AS (
            bool_or(registered) AS registered
     FROM _log_fallbacks GROUP BY base, op
 ),
--- The trace does not name overloads, so the traced time goes to the operator's first row.
+-- The trace does not name overloads, so the traced time is assigned to the operator's first row.
 joined AS (
     SELECT coalesce(l.op, t.base) AS op, coalesce(l.base, t.base) AS base, l.dtypes, coalesce(l.count, t.traced) AS count,
            t.traced, t.time_ns, concat_ws('+', l.source, CASE WHEN t.certain THEN 'trace' END) AS source,

@@ -12,7 +12,7 @@
 -- column count: BIGINT, number of blocks in use, NULL for memory from before the recording
 -- column makers: VARCHAR, up to three ops that allocated most, with their modules (or lines, if no op is known); empty if unknown
 -- column allocated: BIGINT, bytes allocated on the device
--- column reserved: BIGINT, bytes that the device's allocator holds
+-- column reserved: BIGINT, bytes that the device's allocator has reserved
 WITH made AS (
     SELECT *, coalesce(kind, 'undecided') AS use,
            coalesce(op || coalesce(' (' || regexp_extract(module, '^nn\.Module: (.+)_\d+$', 1) || ')', ''), line, '') AS maker

@@ -12,7 +12,7 @@
 -- column addr: UBIGINT, address
 -- column bytes: BIGINT, bytes allocated, negative for a release
 -- column allocated: BIGINT, total bytes allocated after the event; on the CPU, only by allocations during the recording
--- column reserved: BIGINT, total bytes that the allocator holds after the event; NULL on the CPU
+-- column reserved: BIGINT, total bytes that the allocator has reserved after the event; NULL on the CPU
 WITH reported AS (
     SELECT rowid AS id, rank, pid, tid, ts, json_extract_string(args, [
         '$."Device Type"', '$."Device Id"', '$.Addr', '$.Bytes', '$."Total Allocated"', '$."Total Reserved"']) AS a

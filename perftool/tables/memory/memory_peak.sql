@@ -14,7 +14,7 @@
 -- column bytes: BIGINT, bytes in use
 -- column count: BIGINT, number of blocks in use; NULL if unknown
 -- column allocated: BIGINT, bytes allocated on the device
--- column reserved: BIGINT, bytes that the device's allocator holds
+-- column reserved: BIGINT, bytes that the device's allocator has reserved
 WITH peaks AS (FROM _memory_moments WHERE step_ts IS NULL),
 living AS (
     SELECT p.rank, p.device_type, p.device, p.main, p.ts, p.allocated, p.reserved, a.kind, a.op, a.module, a.line, a.bytes

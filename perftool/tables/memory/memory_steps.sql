@@ -14,7 +14,7 @@
 -- column peak_bytes: BIGINT, bytes of the kind in use at the peak of the step
 -- column end_bytes: BIGINT, bytes of the kind in use at the end of the step
 -- column allocated: BIGINT, bytes of all kinds at the peak
--- column reserved: BIGINT, bytes that the allocator holds at the peak
+-- column reserved: BIGINT, bytes that the allocator has reserved at the peak
 WITH changes AS (
     SELECT rank, device_type, device, coalesce(kind, 'unknown') AS kind, made AS ordinal, bytes
     FROM allocations WHERE made IS NOT NULL

@@ -6,7 +6,7 @@
 -- empty without: serving_iterations
 -- column rank: INTEGER, distributed rank
 -- column iteration: BIGINT, serving_iterations.iteration
--- column ts: BIGINT, start of the first iteration after the previous one that generates, in ns
+-- column ts: BIGINT, start of the first iteration after the previous iteration that generates, in ns
 -- column end: BIGINT, end of this iteration in ns
 -- column gap_ns: BIGINT, time between the tokens
 -- column prompt_tokens: BIGINT, prompt tokens processed in this time; NULL if the annotations do not state them

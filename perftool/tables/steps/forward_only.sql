@@ -44,7 +44,8 @@ derived AS (
     SELECT w.id FROM works AS w ASOF JOIN differentiated AS d ON d.track = w.track AND w.ts >= d.ts WHERE w.ts < d."end"
 ),
 -- An op has the number that its first function would get, even if it adds none. It added functions if the next op has a
--- higher number. A backward pass in between may itself add functions, so such an op does not count.
+-- higher number. A backward pass in between may itself add functions, so an op right before a backward pass does not
+-- count.
 ranges AS (
     SELECT id, rank, sequence AS first, lead(CASE WHEN NOT backward THEN sequence END) OVER (PARTITION BY track ORDER BY ts, id) AS next
     FROM outermost WHERE sequence >= 0 OR backward
