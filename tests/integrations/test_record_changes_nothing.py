@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
 from perftool.integrations.endings import Endings
@@ -50,6 +51,19 @@ def test_the_module_whose_calls_are_steps_can_be_saved_copied_and_scripted(calls
     model(torch.ones(1, 2))
     assert len(ended) == 2
     assert not hasattr(torch.jit.script, "__wrapped__")
+
+
+def test_recording_may_end_in_a_step_after_which_the_program_runs_a_hook_of_its_own() -> None:
+    steps = Steps("optimizer", lambda: steps.close())
+    called: list[object] = []
+    own = register_optimizer_step_post_hook(lambda *given: called.append(given))
+    try:
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+        optimizer.step()
+        optimizer.step()
+    finally:
+        own.remove()
+    assert len(called) == 2
 
 
 def test_names_in_a_scripted_function_are_looked_up_where_it_is_defined(calls: Steps) -> None:

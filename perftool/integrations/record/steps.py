@@ -47,7 +47,7 @@ class Steps:
         self._handles: list[Any] = []
         self._fetch: Any = None
         if source in ("auto", "optimizer"):
-            self._handles.append(register_optimizer_step_post_hook(self._stepped))
+            self._handles.append(_StepHook(self._stepped))
         if source in ("auto", "loader"):
             self._watch_loaders()
         if source in ("auto", "forward"):
@@ -139,6 +139,24 @@ class Steps:
         """End a step, and count the call: if an optimizer steps after a few calls, they only inspected the module."""
         self._calls += 1
         self._ended()
+
+
+class _StepHook:
+    """Calls ``stepped`` after each step of any optimizer, until ``remove``, which ``stepped`` may call."""
+
+    def __init__(self, stepped: Callable[..., None]) -> None:
+        self._handle = register_optimizer_step_post_hook(stepped)
+
+    def remove(self) -> None:
+        """Replace the hook by one that does nothing. If it were removed while PyTorch iterates over the hooks, and the
+        program had added one, PyTorch would fail."""
+        hooks = self._handle.hooks_dict_ref()
+        if hooks is not None and self._handle.id in hooks:
+            hooks[self._handle.id] = _nothing
+
+
+def _nothing(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    """Do nothing."""
 
 
 class _CallHook:
