@@ -38,6 +38,7 @@ _INNERMOST = (_COMPUTING, _MODULE, _LINE, _CALL)
 _NONE = -1
 # Limit for paths and for function names, in characters.
 _LONGEST = 200
+# Slices without a role are left out: what is inside them has the roles of the slices around them.
 _SLICES = """
 WITH meanings AS ({meanings})
 SELECT s.id, s.track, s.ts, s."end",
@@ -46,6 +47,7 @@ SELECT s.id, s.track, s.ts, s."end",
 FROM slices AS s LEFT JOIN meanings AS m ON m.name = s.name AND m.cat = s.cat LEFT JOIN _own_lines AS l ON l.id = s.id
 LEFT JOIN frames AS f ON f.id = s.id
 WHERE s.side = 'host' AND s."end" >= s.ts AND s.track IN (SELECT track FROM _memory_blocks)
+  AND (m.meaning > 0 OR l.id IS NOT NULL OR f.call_line IS NOT NULL)
 UNION ALL
 SELECT id, track, ts, ts, {event} FROM _memory_blocks WHERE track IS NOT NULL
 """
