@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perftool.commands.statements import separated
-from perftool.errors import PerfToolError, QueryError
+from perftool.errors import PerfToolError
 from perftool.store.catalog import names_in, no_table, public_tables
 
 _FIRST, _MORE = "perftool> ", "     ...> "
@@ -34,7 +34,7 @@ _KEYWORDS = (
 )
 
 Ask = Callable[[str], str]
-"""Runs one SELECT and returns the text to print. Raises QueryError."""
+"""Runs one SELECT and returns the text to print. Raises PerfToolError."""
 
 
 def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -> None:
@@ -52,7 +52,7 @@ def _answer(ask: Ask, statement: str) -> tuple[str, bool]:
     """Return the text to print for ``statement``, and whether it succeeded."""
     try:
         return ask(statement), True
-    except QueryError as error:
+    except PerfToolError as error:
         return str(error), False
     except KeyboardInterrupt:
         return "interrupted", False
@@ -168,9 +168,9 @@ def _history_file() -> Path | None:
     """Create the history file, readable only by this user. Returns None if it cannot be written, is not a regular file,
     or has several hard links.
     """
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(state) / "habana_perf_tool"
     try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        folder = Path(state) / "habana_perf_tool"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         opened = os.open(folder / "query_history", os.O_RDWR | os.O_CREAT | _NEITHER_LINK_NOR_WAIT, 0o600)
         try:
@@ -181,6 +181,7 @@ def _history_file() -> Path | None:
                 os.fchmod(opened, 0o600)
         finally:
             os.close(opened)
-    except OSError:
+    # Without a home directory, ``Path.home`` raises RuntimeError.
+    except (OSError, RuntimeError):
         return None
     return folder / "query_history"

@@ -152,10 +152,12 @@ class _Estimate:
     def __call__(self) -> bool:
         """Print the estimate if it is known. Returns whether it was printed."""
         texts = [one.text for one in self._plan.notes_left() if one.stage == "recording" and one.text]
-        if texts and sys.stderr.isatty():
-            # The program's progress bar may have left the cursor within a line.
-            sys.stderr.write("\n")
-        print_notes([f"habana_perf_tool: {text}" for text in texts[:1]], self._color)
+        # The program goes on even if nobody reads the estimate, or its disk is full.
+        with suppress(OSError):
+            if texts and sys.stderr.isatty():
+                # The program's progress bar may have left the cursor within a line.
+                sys.stderr.write("\n")
+            print_notes([f"habana_perf_tool: {text}" for text in texts[:1]], self._color)
         return bool(texts)
 
 

@@ -63,6 +63,8 @@ class HPUProfiler(_PyTorchProfiler):
         **others: Any,
     ) -> None:
         self.traces: list[Path] = []
+        # The program may change its working directory.
+        self._base = Path.cwd()
         self._shows_report = report
         self._last_action = ""
         others.setdefault("on_trace_ready", self._save)
@@ -122,10 +124,12 @@ class HPUProfiler(_PyTorchProfiler):
 
     def start(self, action_name: str) -> None:
         """Begin an action."""
-        self._endings.watch()
         if self.profiler is None:
             self._home.move_here()
         super().start(action_name)
+        # Not before the first step: Lightning sets no handler, such as that which requeues a SLURM job, if there is one.
+        if action_name.endswith(tuple(_STEP_FUNCTIONS)):
+            self._endings.watch()
 
     def _save_the_rest(self) -> None:
         if os.getpid() != self._owner:
@@ -142,7 +146,7 @@ class HPUProfiler(_PyTorchProfiler):
     def _save(self, profiler: torch_profiler.profile) -> None:
         if os.getpid() != self._owner:
             return
-        folder = Path(self.dirpath or "hpu_profile")
+        folder = self._base / (self.dirpath or "hpu_profile")
         folder.mkdir(parents=True, exist_ok=True)
         step = next((name for name in _STEP_FUNCTIONS if self._last_action.endswith(name)), None)
         path = new_trace(folder, "-".join(part for part in (self._stage, self.filename, step) if part))

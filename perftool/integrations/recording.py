@@ -48,7 +48,7 @@ def profile(
     become warnings. If the block raises an exception, or if a signal or ``os._exit`` ends the process, the recording is
     saved first. Raises PerfToolError if ``folder`` cannot be created or the schedule has no active steps.
     """
-    place = Path(folder)
+    place = Path(folder).absolute()
     if place.name.endswith(TRACE_SUFFIXES):
         raise PerfToolError(f"{place}: profile needs a folder, because it names the files itself")
     if active < 1 or min(wait, warmup, repeat) < 0:

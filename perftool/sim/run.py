@@ -43,7 +43,7 @@ def run(
         require_writable(path)
     simulation = Simulation(device_facts(device), mode)
     machine = simulation.machine
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(prefix="perftool-") as folder:
         settings = Settings(device, mode, max_steps, skip_steps, steps_from, trace.resolve(), Path(folder))
         with standing_in(simulation, max_steps, steps_from), spawning(settings):
             exit_code, interrupted = run_script(simulation, script, args)

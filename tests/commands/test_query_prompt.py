@@ -11,7 +11,7 @@ import pytest
 
 from perftool.commands import query_prompt
 from perftool.commands.query_prompt import prompt, statements
-from perftool.errors import QueryError
+from perftool.errors import PerfToolError, QueryError
 
 
 def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
@@ -57,12 +57,13 @@ def test_dot_commands_describe_the_tables() -> None:
     assert ".schema TABLE" in usage
 
 
-def test_the_prompt_continues_after_an_error() -> None:
+@pytest.mark.parametrize("kind", [QueryError, PerfToolError])
+def test_the_prompt_continues_after_an_error(kind: type[PerfToolError]) -> None:
     said: list[str] = []
 
     def ask(sql: str) -> str:
         if "bad" in sql:
-            raise QueryError("there is no table 'bad'")
+            raise kind("there is no table 'bad'")
         return "a\n1\n"
 
     prompt(typed("SELECT bad;", "SELECT 1;"), ask, said.append)
@@ -107,6 +108,15 @@ def test_a_history_that_cannot_be_written_is_not_kept(tmp_path: Path, monkeypatc
     kept.unlink()
     kept.mkdir()
 
+    assert query_prompt._history_file() is None
+
+
+def test_without_a_home_directory_there_is_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
     assert query_prompt._history_file() is None
 
 

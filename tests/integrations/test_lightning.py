@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,23 @@ def test_a_fit_leaves_a_trace_with_steps_and_findings(
     assert {"[pl][profile]my_custom_action", "[pl][profile]half"} <= names
     steps = perftool.analyze(training).steps
     assert [step.name for step in steps] == [f"ProfilerStep#{number}" for number in (2, 3, 4, 5, 6)]
+
+
+def test_lightning_still_requeues_a_job_that_slurm_ends(package: Any, tmp_path: Path) -> None:
+    profiler = ours.HPUProfiler(dirpath=tmp_path, report=False)
+    profiler.start("setup")
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    profiler.stop("setup")
+
+
+def test_a_trace_is_written_where_the_run_began(package: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path)
+    profiler = ours.HPUProfiler(dirpath="here", report=False)
+    monkeypatch.chdir(tmp_path / "work")
+    fit(package, tmp_path, profiler)
+    assert profiler.traces
+    assert {path.parent for path in profiler.traces} == {tmp_path / "here"}
 
 
 def test_the_training_is_analysed_if_the_folder_also_has_a_validation(package: Any, tmp_path: Path) -> None:

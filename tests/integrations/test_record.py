@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -213,6 +214,16 @@ def test_the_estimate_does_not_land_on_a_progress_bar(
     assert _Estimate(plan, Color.never)()
     line = "habana_perf_tool: recording 5 steps now\n"
     assert capsys.readouterr().err == "epoch 1: 3 %" + ("\n" if terminal else "") + line
+
+
+def test_a_full_disk_does_not_end_record_before_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "1.json").write_text(json.dumps({"stage": "recording", "text": "recording 5 steps now"}) + "\n")
+
+    def full(text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys.stderr, "write", full)
+    assert _Estimate(Plan(str(tmp_path), str(tmp_path)), Color.never)()
 
 
 def test_a_process_that_stays_behind_causes_no_error(tmp_path: Path) -> None:
@@ -628,12 +639,12 @@ def test_the_reason_why_nothing_was_recorded_is_given(left: list[Note], code: in
 
 def test_a_sitecustomize_of_the_system_still_runs(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 'ran'\n")
+    (tmp_path / "site" / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 'ran'\nmine = 1\n")
     env = Plan(str(tmp_path), str(tmp_path)).environment({**os.environ, "PYTHONPATH": str(tmp_path / "site")})
-    code = "import sys; print(theirs, any('record' in place for place in sys.path))"
+    code = "import sys, sitecustomize; print(theirs, any('record' in at for at in sys.path), sitecustomize.mine)"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
 
-    assert done.stdout == "ran False\n"
+    assert done.stdout == "ran False 1\n"
 
 
 def test_a_plan_survives_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

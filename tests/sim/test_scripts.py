@@ -38,6 +38,7 @@ def test_a_crash_keeps_traceback_exit_code_and_trace(tmp_path: Path, capsys: pyt
         ("raise KeyboardInterrupt", 130, "the script was interrupted"),
         ("def (", 1, "the script raised SyntaxError"),
         ("import no_such_module", 1, "the script raised ModuleNotFoundError"),
+        ("import os; os._exit(4)", 4, "the script ended with exit code 4"),
     ],
 )
 def test_a_script_may_end_in_any_way(tmp_path: Path, statement: str, code: int, reason: str | None) -> None:
@@ -46,6 +47,17 @@ def test_a_script_may_end_in_any_way(tmp_path: Path, statement: str, code: int, 
     assert done.trace.exists()
     assert done.log.exists()
     assert done.metrics.exists()
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(3)", "0", "raise ValueError", "os._exit(3)"])
+def test_a_forked_child_writes_no_files(tmp_path: Path, ending: str) -> None:
+    child = f"import os, sys\nchild = os.fork()\nif not child:\n    {ending}\nelse:\n    os.waitpid(child, 0)\n"
+    program = tmp_path / "program.py"
+    program.write_text("import torch\nimport habana_frameworks.torch.core as htcore\n" + WORK + child)
+    call = f"simulate(Path({str(program)!r})).exit_code"
+    code = f"from perftool.sim import simulate; from pathlib import Path; print({call})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
 def test_a_script_sees_its_own_name_and_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
+from typing import NoReturn
 
 from perftool.errors import InputError
 from perftool.fused.porting.script import without
 from perftool.sim.own_stack import HERE
+from perftool.sim.patches import attribute
 from perftool.sim.session.simulation import Simulation
 
 _TORCH_MODES = ("torch/overrides.py", "torch/utils/_python_dispatch.py", "torch/_ops.py")
@@ -32,10 +34,22 @@ def read_script(path: Path) -> CodeType:
 
 
 def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple[int, str | None]:
-    """Run the script, and return its exit code, and the reason if it ended early."""
+    """Run the script, and return its exit code, and the reason if it ended early.
+
+    If the script forks, the child ends here: only the process that runs the simulation writes files.
+    """
+    ended = _ended(simulation, path, args)
+    if os.getpid() != simulation.owner:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended[0])
+    return ended
+
+
+def _ended(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple[int, str | None]:
     try:
         code = read_script(path)
-        with _as_main(path, args) as namespace, simulation.running():
+        with _as_main(path, args) as namespace, simulation.running(), attribute(os, "_exit", _exit_of(simulation)):
             exec(code, namespace)
     except SystemExit as stop:
         return _exit_code(stop)
@@ -45,13 +59,23 @@ def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple
         return 130, "the script was interrupted"
     except InputError:
         raise
-    except BaseException as error:
-        # An error in the script only ends the recording. In a forked child, Python handles it.
-        if os.getpid() != simulation.owner:
-            raise
+    except BaseException as error:  # noqa: BLE001 - an error of the script, which Python would print
+        # An error in the script only ends the recording.
         _show(error)
         return 1, f"the script raised {type(error).__name__}"
     return 0, None
+
+
+def _exit_of(simulation: Simulation) -> Callable[[int], NoReturn]:
+    """An ``os._exit`` that lets the simulation write its files."""
+    leave = os._exit
+
+    def end(status: int) -> NoReturn:
+        if os.getpid() != simulation.owner:
+            leave(status)
+        raise SystemExit(status)
+
+    return end
 
 
 @contextmanager

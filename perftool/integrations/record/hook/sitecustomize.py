@@ -65,12 +65,13 @@ def _leave_note(text: str) -> None:
 
 
 def _run_hidden_sitecustomize() -> None:
-    """Run the ``sitecustomize`` that ours hides."""
+    """Run the ``sitecustomize`` that ours hides, and let the program import it."""
     sys.path[:] = [place for place in sys.path if place != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        sys.modules["sitecustomize"] = hidden = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(hidden)
 
 
-_run_hidden_sitecustomize()
 sys.meta_path.insert(0, _WaitForTorch())
+_run_hidden_sitecustomize()
