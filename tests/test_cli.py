@@ -266,6 +266,20 @@ def test_a_closed_reader_is_not_an_error(arguments: tuple[str, ...], folder: Pat
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
+def test_a_gate_fails_even_if_nobody_reads_its_notes(folder: Path) -> None:
+    Path("run").mkdir()
+    Path("run/rank0.json").write_bytes(Path("good.json").read_bytes())
+    Path("run/rank1.json").symlink_to("nowhere")
+    reading, writing = os.pipe()
+    os.close(reading)
+    failing = ("lint", "run", "--select", "all", "--fail-on", "info")
+    shown = process(*failing, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    hidden = process(*failing, stdout=subprocess.DEVNULL, stderr=writing)
+    os.close(writing)
+    assert shown.stderr
+    assert hidden.returncode == shown.returncode != 0
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [("--trace", "good.json"), ("rule", "--all"), ("query", "--tables")])
 def test_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:

@@ -122,3 +122,9 @@ def test_the_length_of_a_file_pattern_is_limited() -> None:
     patterns = ", ".join(f'"{number}" = ["GAP101"]' for number in range(1001))
     with pytest.raises(SettingsError, match="more than 1,000 patterns"):
         load_settings([], [f"per-file-ignores = {{{patterns}}}"], True, {})
+
+
+def test_a_nameless_event_of_impossible_length_is_reported() -> None:
+    nameless = {**kernel("", 1000, -5), "name": None}
+    with store_over([x("aten::mm", 0, 60), kernel("gemm", 30, 50), nameless]) as store:
+        assert all(row["message"] for row in store.rows("input_issues"))

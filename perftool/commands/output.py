@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,14 @@ _NAMED = 8
 
 
 def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
-    """Print ``messages`` on stderr, one per line."""
+    """Print ``messages`` on stderr, one per line. If nobody reads stderr, the command still has its result to print."""
     if messages:
         from perftool.reporters.console import make_console
 
         console = make_console(color.value, stderr=True)
-        for message in messages:
-            console.print(message, soft_wrap=True)
+        with suppress(BrokenPipeError):
+            for message in messages:
+                console.print(message, soft_wrap=True)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import typer
 from perftool.commands.analyze import show_report_on
 from perftool.commands.options import NO_VALUE, ColorOption, Quiet, time_option
 from perftool.commands.output import print_notes
-from perftool.errors import InputError
+from perftool.errors import InputError, OutputClosedError, PerfToolError
 from perftool.integrations.record.plan import ACTIVE, STAGES, STEPS_FROM, WAIT, WARMUP, Note, Plan
 from perftool.model.choices import Color
 
@@ -117,8 +117,23 @@ def record(
     if not quiet or not made:
         print_notes(_notes(left, made, code), color)
     if made and report:
-        show_report_on([str(path) for path in made], color)
+        with _program_first(code):
+            show_report_on([str(path) for path in made], color)
     raise typer.Exit(code if code or made or keep_code else InputError.exit_code)
+
+
+@contextmanager
+def _program_first(code: int) -> Iterator[None]:
+    """If the program failed, the exit ``code`` is the program's, even if its recording cannot be reported."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (OutputClosedError, BrokenPipeError):
+        raise OutputClosedError(code) from None
+    except PerfToolError as error:
+        if not code:
+            raise
+        print_notes([f"habana_perf_tool: the report failed: {error}"])
 
 
 def _record_server(

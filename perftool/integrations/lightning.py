@@ -127,7 +127,7 @@ class HPUProfiler(_PyTorchProfiler):
         if self.profiler is None:
             self._home.move_here()
         super().start(action_name)
-        # Not before the first step: Lightning sets no handler, such as that which requeues a SLURM job, if there is one.
+        # Not earlier: if a signal has a handler, Lightning does not set its own, which may requeue a job of SLURM.
         if action_name.endswith(tuple(_STEP_FUNCTIONS)):
             self._endings.watch()
 

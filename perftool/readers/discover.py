@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from perftool.errors import InputError, NoInputError
@@ -192,8 +192,7 @@ def unread_parts_text(parts: Sequence[str]) -> str:
 
 def _expand(path: str, wanted: Wanted, literal: bool = False) -> Chosen:
     if is_url(path):
-        found = [file for file in _at_url(path) if wanted.allows(file)]
-        return Chosen(tuple(found)) if len(found) < 2 else wanted.pick(path, found)
+        return _at_url(path, wanted)
     if os.path.isdir(path):
         return _in_folder(path, wanted)
     return Chosen(tuple(file for file in _matching(path, literal) if wanted.allows(file)))
@@ -395,13 +394,18 @@ def _exists(path: str) -> bool:
     return True
 
 
-def _at_url(url: str) -> list[str]:
-    """The file at ``url``, or the traces in the folder or glob ``url``, without logs next to them."""
+def _at_url(url: str, wanted: Wanted) -> Chosen:
+    """The file at ``url``, or the traces of one run in the folder or glob ``url``, without logs next to them."""
     found = list_url(url)
     if not found:
         raise NoInputError(f"{shown_path(url)}: no files")
-    traces = [file for file in found if is_trace_name(without_query(file))]
-    return found if len(found) == 1 else traces
+    if len(found) == 1:
+        return Chosen(tuple(filter(wanted.allows, found)))
+    names = {file: PurePosixPath(without_query(file)).name for file in found if wanted.allows(file)}
+    picked = wanted.pick(url, [file for file, name in names.items() if is_trace_name(name)])
+    unread = [other_name_text(file) for file, name in names.items() if not is_trace_name(name) and is_other_name(name)]
+    note = " ".join(filter(None, (picked.note, _few(unread)))) or None
+    return replace(picked, note=note, unread_parts=tuple(file for file, name in names.items() if is_part(name)))
 
 
 def is_own_output(path: str) -> bool:

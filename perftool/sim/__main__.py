@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 from perftool.errors import PerfToolError
+from perftool.signals import after_native_imports
 from perftool.sim import MODES, simulate
 
 
@@ -39,5 +42,11 @@ def main() -> int:
     return done.exit_code
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    # As after Ctrl-C, write the files.
+    signal.signal(signal.SIGTERM, after_native_imports(_interrupt))
     sys.exit(main())

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from perftool.errors import TerminatedError
 from perftool.sim.places import of_rank, place
 
 # How often to check for processes that have ended, and how long a process may take to end on request.
@@ -34,8 +35,11 @@ def run_ranks(
             own = {**threads, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             children.append(subprocess.Popen(command, env=own))
         code = _wait(children)
-    except KeyboardInterrupt:
-        # Ctrl-C also reaches the ranks, which write their files before they end.
+    except KeyboardInterrupt as ended:
+        # The ranks write their files before they end. The terminal sends Ctrl-C to them, too.
+        if isinstance(ended, TerminatedError):
+            for child in children:
+                child.terminate()
         code = max(_wait_for_each(children), 130)
     finally:
         _end(children)

@@ -494,6 +494,8 @@ def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_h
         # Most of the work is outside the steps.
         [*passes(10, 1000), x("aten::mm", 10_000, 450_000)],
         [*passes(10, 1000), {**begin("work", 10_000), "ph": "b", "id": 1}, {**end(460_000), "ph": "e", "id": 1}],
+        [*passes(10, 1000), {**begin("work", 10_000), "pid": 0, "tid": 7}, {**end(460_000), "pid": 0, "tid": 8}],
+        [*passes(10, 1000), {**kernel("slow", 10_000, 450_000), "cat": None}],
     ],
 )  # fmt: skip
 def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(

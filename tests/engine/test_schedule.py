@@ -264,6 +264,21 @@ def test_remote_traces_are_found(bucket: str, what: str, ranks: tuple[int, ...])
     assert list(find_inputs([bucket + what]).traces) == [f"memory:///run/rank{rank}.json" for rank in ranks]
 
 
+def test_what_is_not_read_in_a_remote_folder_is_named(bucket: str) -> None:
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    for name in ("rank2.PART", "rank3.json.xz"):
+        system.pipe(f"/run/{name}", b"x")
+    found = find_inputs([bucket])
+    assert found.unread_parts == ("memory:///run/rank2.PART",)
+    assert "memory:///run/rank3.json.xz was not read" in " ".join(found.notes)
+
+
+def test_a_remote_file_that_no_url_can_name_is_an_error(bucket: str) -> None:
+    pytest.importorskip("fsspec").filesystem("memory").pipe("/run/rank0.json::rank1.json", trace(1))
+    with pytest.raises(InputError, match="contains '::'"):
+        find_inputs([bucket])
+
+
 def test_processes_fetch_their_files(folder: Path) -> None:
     pytest.importorskip("fsspec")
     report = analyze([f"file://{folder}"], RULES, schedule=Processes(2))

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from perftool.engine.analysis import analysed
 from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import Settings
+from perftool.errors import OutputClosedError, PerfToolError
 from perftool.integrations.activities import ProfilerAction
 from perftool.integrations.machine import Watch
 from perftool.integrations.record import plan as plan_module
@@ -214,6 +216,15 @@ def test_the_estimate_does_not_land_on_a_progress_bar(
     assert _Estimate(plan, Color.never)()
     line = "habana_perf_tool: recording 5 steps now\n"
     assert capsys.readouterr().err == "epoch 1: 3 %" + ("\n" if terminal else "") + line
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(PerfToolError("no"), None), (BrokenPipeError(), OutputClosedError), (KeyError(), KeyError)]
+)
+def test_the_exit_code_is_the_programs_even_if_the_report_fails(error: Exception, raised: Any) -> None:
+    with pytest.raises(raised) if raised else nullcontext() as found, record._program_first(7):
+        raise error
+    assert raised is not OutputClosedError or found.value.exit_code == 7
 
 
 def test_a_full_disk_does_not_end_record_before_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

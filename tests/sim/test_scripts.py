@@ -234,12 +234,18 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         simulate(script, steps_from="epoch")
 
 
-def test_an_interrupted_run_is_reported_up_to_the_interrupt(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sent", "options", "traces"),
+    [(signal.SIGINT, [], ["t.json"]), (signal.SIGTERM, ["--ranks", "2"], ["t.rank0.json", "t.rank1.json"])],
+)
+def test_an_interrupted_run_is_reported_up_to_the_interrupt(
+    tmp_path: Path, sent: signal.Signals, options: list[str], traces: list[str]
+) -> None:
     script = tmp_path / "endless.py"
     loop = "while True:\n    torch.ones(4, device='hpu').sum().item()\n    print('on', flush=True)\n"
     script.write_text(f"import torch\n{loop}")
     trace = tmp_path / "t.json"
-    command = [sys.executable, "-m", "perftool", "simulate", str(script), "-o", str(trace)]
+    command = [sys.executable, "-m", "perftool", "simulate", str(script), *options, "-o", str(trace)]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -250,11 +256,13 @@ def test_an_interrupted_run_is_reported_up_to_the_interrupt(tmp_path: Path) -> N
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "on\n"
-        child.send_signal(signal.SIGINT)
+        child.send_signal(sent)
         try:
             out, err = child.communicate(timeout=120)
         finally:
             child.kill()
-    assert (child.returncode, trace.exists()) == (130, True)
-    assert "the script was interrupted; the trace ends there" in err
-    assert "Simulated, not recorded on a device" in out
+    assert child.returncode == 128 + sent
+    assert [path.name for path in sorted(tmp_path.glob("t*.json")) if "metrics" not in path.name] == traces
+    if not options:
+        assert "the script was interrupted; the trace ends there" in err
+        assert "Simulated, not recorded on a device" in out

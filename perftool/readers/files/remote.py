@@ -64,6 +64,11 @@ def list_url(url: str) -> list[str]:
             found = [str(name) for name in system.find(path)]
         else:
             found = [path] if system.exists(path) else []
+        if chained := next((name for name in found if "::" in name), None):
+            # In a URL, these colons separate the names of two files.
+            raise InputError(
+                f"{shown_path(url)}: the name of a file there contains '::', so no URL can name it: {chained}"
+            )
         return sorted(str(system.unstrip_protocol(name)) for name in found)
 
 

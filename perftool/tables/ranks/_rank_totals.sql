@@ -45,11 +45,12 @@ input_calls AS (
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
 ),
 -- Work that was set aside because it outlasts the host's events counts here: the device may simply be slow.
--- Asynchronous events, which no other table contains, may show that the run went on.
+-- Asynchronous events, unpaired begins and ends, and slices of an unknown category may also show that the run went on.
 recorded AS (
     SELECT rank, max("end") - min(ts) AS ns
     FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE set_aside IS DISTINCT FROM 'impossible length' AND dur > 0
-          UNION ALL SELECT rank, ts, ts FROM raw WHERE ph IN ('b', 'n', 'e', 'S', 'T', 'p', 'F') AND ts IS NOT NULL)
+          UNION ALL SELECT rank, ts, "end" FROM slices WHERE side = 'device' AND id NOT IN (SELECT id FROM device_ops WHERE set_aside = 'impossible length')
+          UNION ALL SELECT rank, ts, ts FROM raw WHERE ph IN ('B', 'E', 'b', 'n', 'e', 'S', 'T', 'p', 'F') AND ts IS NOT NULL)
     GROUP BY rank HAVING max("end" - ts) > 0
 ),
 -- Collect the numbers in one list: joining each of them to the ranks would take most of the time for a small trace.
