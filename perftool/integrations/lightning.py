@@ -38,7 +38,7 @@ class HPUProfiler(_PyTorchProfiler):
 
     Use it as ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler; by default it records the host and
     every device of this machine. Every rank saves its trace in ``dirpath`` (else the Trainer's log directory, else
-    ``hpu_profile``); the trace's name begins with ``filename``. Record your own actions with ``with
+    ``hpu_profile``); the trace's name contains ``filename``. Record your own actions with ``with
     profiler.profile("name"):``, or ``start`` and ``stop``. ``report=False`` prints no report at the end. Other
     arguments are as for PyTorchProfiler and torch.profiler.profile.
 
