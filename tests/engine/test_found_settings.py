@@ -33,7 +33,7 @@ ALLOWED = [
     "[budgets]\nn = {query = 'SELECT 1', limit = '<= 1'}", 'output-file = ""',
 ]  # fmt: skip
 REFUSED = [
-    'output-file = "out.txt"', 'output-file = "../victim"', 'output-file = "/etc/profile"',
+    'output-file = "out.txt"', 'output-file = "../victim"', 'output-file = "/etc/profile"', "jobs = 2",
     'baseline = "../outside/accepted.json"', 'baseline = "/dev/zero"', 'baseline = "link/accepted.json"',
     'extend = "../outside/base.toml"', 'extend = "link/base.toml"', 'extend = "/dev/zero"',
     'rule-packs = ["rules", "../outside"]', 'rule-packs = ["/"]', 'rule-packs = ["link"]',
