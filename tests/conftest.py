@@ -34,7 +34,7 @@ settings.register_profile("repeatable", settings.get_profile("searching"), deran
 settings.load_profile("repeatable")
 
 
-# Folders with the tests of the core. In under a minute, they show what a change to a rule, a table or a reader breaks.
+# Folders with the tests of the core, which show what a change to a rule, a table or a reader breaks.
 _QUICK = ("engine", "model", "readers", "rules", "store")
 _FOLDER = Path(__file__).parent
 

@@ -57,7 +57,7 @@ def analyze(
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
-    # Other gates may judge the summary (``trend``) or the part (``lint``, ``diff``) that this writes.
+    # A gate may later judge the summary (``trend``) or the part (``lint``, ``diff``) that this command writes.
     gate = cli.summary_jsonl is not None or cli.part is not None
     session = Session(cli, paths or ([watch] if watch else []), gate=gate)
     if watch is not None:

@@ -100,7 +100,7 @@ class RotaryPosEmbeddingHelperV1(AppliedOp):
 
 
 class RotaryPosEmbeddingHelperV2(AppliedOp):
-    """Embeds given positions, as in transformers' Llama."""
+    """Embeds the given positions (`position_ids`), as in transformers' Llama."""
 
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, /) -> Tensor:

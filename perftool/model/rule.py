@@ -52,7 +52,7 @@ class Advice:
 
     @property
     def whole(self) -> str:
-        """The complete advice: one text, or one paragraph per device."""
+        """The complete advice: one text, or a paragraph for each distinct text that names its devices or variants."""
         texts = self.by_device
         return texts[0][1] if len(texts) == 1 else "\n\n".join(f"For {devices}: {text}" for devices, text in texts)
 

@@ -1,5 +1,6 @@
-"""Limits, most of them on the delays of links. A link repeats the observed delay. If all delays had links, the replay
-would match the recording by construction. So longer delays get no link, and show up as the error of the replay.
+"""Limits, most of them on the delays of links. A link repeats the observed delay. If links repeated all delays, the
+replay would match the recording by construction. So longer delays are shortened, and show up as the error of the
+replay.
 """
 
 NEAR_NS = 10_000

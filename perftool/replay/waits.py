@@ -58,7 +58,7 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
     if not len(waits):
         return []
     target = points.at(waits.thread, waits.end)
-    # A call that contains launches or waits starts to wait after the last of them.
+    # If a call contains other calls that launch or wait, it begins to wait only after the last of them.
     begun = np.clip(points.time[np.maximum(target - 1, 0)], waits.ts, waits.end)
     released = np.full(len(waits), np.iinfo(np.int64).min, dtype=np.int64)
     causes = []

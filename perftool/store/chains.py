@@ -21,8 +21,8 @@ _FEWEST_KINDS = 3
 _MOST_CHAINS = 3
 # Shorter chains, as a share of the total work, are ignored.
 _LEAST_SHARE = 0.05
-# A longer period must cover this many times the time of a shorter one, because a multiple of the right period may cover
-# slightly more by chance.
+# A longer period must cover more time than a shorter one by this factor, because a multiple of the right period may
+# cover slightly more by chance.
 _CLEARLY = 1.05
 
 

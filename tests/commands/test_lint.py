@@ -213,7 +213,7 @@ def test_lint_fails_if_a_named_file_has_no_record(run: Run, named: list[str], te
 
     assert run("lint", "traces", *named, "--select", "GAP") == 2
     what = f"{name} contains nothing that this program recognises"
-    assert run.err == f"habana_perf_tool: {what}, so it was not checked; --allow-empty accepts that\n"
+    assert run.err == f"habana_perf_tool: {what}, so nothing was checked there; --allow-empty accepts that\n"
     assert run("lint", "traces", *named, "--select", "GAP", "--allow-empty") == 0
     assert run("analyze", "traces", *named, "--select", "GAP") == 0
     assert what in run.err

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _RANKS = 2
-# Layers and width of each model: 2.7, 26 and 0.09 MB of gradients. The model recorded for the rules has few layers, to
-# keep its trace small.
+# Layers and width of each model. The first three have 2.7, 26 and 0.09 MB of gradients. The one that is recorded for
+# the rules has few layers, to keep its trace small.
 SIZES = {"small": (160, 64), "large": (100, 256), "tiny": (300, 8), "recorded": (40, 64)}
 # 105 MB of gradients, as in ResNet-50, and 210 MB.
 _HEAVY = {"hundred": (100, 512), "two hundred": (50, 1024)}

@@ -57,7 +57,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
         if empty := run.unrecognised:
             shown = shown_paths(empty, plan.root, plan.stdin_name)
             what = unrecognised_text([shown[path] for path in empty])
-            raise NoInputError(f"{what}, so it was not checked; --allow-empty accepts that")
+            raise NoInputError(f"{what}, so nothing was checked there; --allow-empty accepts that")
     broken = check_budgets(plan.budgets, report.summary, run.query, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 

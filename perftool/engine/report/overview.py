@@ -79,7 +79,7 @@ def median(values: Sequence[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
-# Only engines with lanes, because the table also groups the work on other lanes by its kind.
+# Only engines that have lanes of their own (Gaudi's): other rows of the table group work by its kind.
 _ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
 _RECIPES = (
     f"SELECT * EXCLUDE (ts, kernels, kernel_names) FROM recipes ORDER BY busy_ns DESC, rank, recipe, name LIMIT {_TOP}"

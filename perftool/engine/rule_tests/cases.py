@@ -35,8 +35,8 @@ class Case:
     ``events`` are trace events in microseconds. By default ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
     device work. ``repeat`` and ``every`` (microseconds) copy an event: each copy gets the next ``correlation``, and
     ``count`` increments other arguments. ``rank`` puts the event into the trace of that rank. Events with ``on`` (an
-    engine, op, note, bridge, synapse, compiler) are placed accordingly in the trace of the Gaudi ``device``.
-    ``metadata`` contains additional keys of the trace.
+    engine such as ``MME``, or ``op``, ``note``, ``bridge``, ``synapse`` or ``compiler``) are placed accordingly in the
+    trace of the Gaudi ``device``. ``metadata`` contains additional keys of the trace.
 
     ``files`` maps the names of other inputs to their texts. ``log`` (repeated ``log_times`` times), ``metrics`` and
     ``config`` (as a file ``config_name``) are passed as logs. ``own_sql`` is the query of an additional user rule,

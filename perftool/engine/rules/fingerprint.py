@@ -1,11 +1,11 @@
-"""Identifies a finding across recordings of the same run."""
+"""Identifies a finding across runs of the same program."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-# Patterns for text that changes between recordings, and their replacements, which are applied in this order.
+# Patterns for text that changes between runs, and their replacements, which are applied in this order.
 _VOLATILE = (
     # Folders differ between machines, so only the file name is kept.
     (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][^\\/\s:,()'\"<>]+)*[\\/](?=[^\\/\s:,()'\"<>]+)"), ""),
@@ -34,10 +34,10 @@ def normalised_file(file: str) -> str:
 
 
 def fingerprint(code: str, subject: str, file: str | None = None) -> str:
-    """The identity of a finding across recordings of the same run: 16 hexadecimal digits.
+    """The identity of a finding across runs of the same program: 16 hexadecimal digits.
 
     ``file`` is the path of the trace relative to the project root. Times, numbers and messages are left out, because
-    they differ between recordings.
+    they differ between runs.
     """
     place = "" if file is None else f"\n{normalised_file(file)}"
     return hashlib.sha256(f"{code}\n{normalised(subject)}{place}".encode()).hexdigest()[:16]

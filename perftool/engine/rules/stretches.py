@@ -407,7 +407,8 @@ def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
 
 
 def _named_after(line: Line, around: Line | None) -> Line:
-    """``line``, with the name of the function ``around`` it if it is a comprehension or lambda of the same file."""
+    """``line``; if it is in a comprehension or lambda in the file of the function ``around`` it, with the name of that
+    function."""
     inner = around is not None and line[0] == around[0] and _PART_OF_FUNCTION.fullmatch(line[2])
     return (*line[:2], around[2]) if around is not None and inner else line
 

@@ -18,7 +18,7 @@ from perftool.model.toml_text import parse_toml
 
 DEFAULTS = "the defaults"
 
-# The maximum number of file patterns, because each of them is compared with every input.
+# The number of per-file-ignores patterns is limited, because each is compared with every input.
 _MOST_PER_FILE = 1000
 
 
@@ -132,8 +132,8 @@ def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
 
 
 def _is_file(text: str) -> bool:
-    """Whether a value of --config is a file name. A valid KEY=VALUE pair never is: someone else may have created a file
-    with that name."""
+    """Whether to take a value of --config as a file name. A valid KEY=VALUE pair is never taken as one, because someone
+    else may have created a file with that name."""
     if "=" not in text:
         return True
     try:

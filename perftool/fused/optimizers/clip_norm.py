@@ -28,7 +28,9 @@ class FusedClipNorm:
 
     @torch.no_grad()
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
-        """Scale the gradients in place and return their original norm, of shape [1]; 0.0 on the CPU without gradients.
+        """Scale the gradients in place and return their original norm, of shape [1].
+
+        Without gradients, returns the scalar 0.0, on the CPU.
 
         Raises ValueError if `norm_type` was set to anything but 2.
         """

@@ -94,7 +94,7 @@ class Recorder:
                 raise SystemExit(0)
 
     def _action(self, step: int) -> ProfilerAction:
-        """Return what the profiler does in ``step``, counted from its start."""
+        """Return what the profiler does in ``step``, a number that counts from the start of the profiler."""
         plan = self._plan
         planned: Schedule = torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1)
         return planned(step)

@@ -1,4 +1,4 @@
-"""Reads small hand-written files, such as configuration and rules."""
+"""Reads small files, such as configuration, rules and baselines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "not a regular file")
-        # Read in blocks, because a single read would allocate the maximum for every file.
+        # Read in blocks, because a single read would allocate the maximum, which is 64 MiB for a baseline.
         data = b""
         while len(data) <= most and (block := file.read(_BLOCK)):
             data += block

@@ -46,7 +46,8 @@ _MOST_FRAMES = 200
 _whole = partial(integer, below=2**62, signed=True)
 # Entries of a pickle may share strings and lists, so two bytes of the file can become a long row. The rows may have
 # _MOST_PER_BYTE characters per byte of the file, plus _MOST_FREE. An entry counts as the length of its strings plus
-# _ENTRY. A real entry takes more than 80 bytes, and its strings take about as much.
+# _ENTRY. A real entry takes more than 80 bytes of the file, and its strings have about as many characters as it has
+# bytes.
 _MOST_PER_BYTE, _MOST_FREE = 8, 1_000_000
 _ENTRY = 64
 # A file may list one member per byte, plus this many, because 50 groups may share 4,000 ranks in a small file.

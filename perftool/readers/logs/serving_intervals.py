@@ -19,7 +19,7 @@ _ITERATION = "iteration elapsed time: "
 CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION)
 # Enough for two hours of iterations of 7 ms.
 _MOST = 1_000_000
-# Limits the memory, because a row of statistics takes 1.5 kB.
+# Limits memory use: a row of statistics takes 1.5 kB.
 _MOST_INTERVALS = 500_000
 
 _REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"

@@ -9,7 +9,7 @@ from perftool.readers.logs.bridge_patterns import known_line
 from perftool.readers.text.log_lines import LogLine
 
 SERVING_PATTERNS = (
-    # V0 prints only every fiftieth preemption, with its number (from 0).
+    # V0 prints only the first preemption and every fiftieth after it, with its number (1, 51, 101).
     known_line(
         "is preempted by",
         r"is preempted by (?:PreemptionMode\.)?(?P<name>\w{1,40})"

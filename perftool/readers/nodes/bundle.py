@@ -180,7 +180,11 @@ class _Members:
         if stated != len(entries):
             # zipfile does not compare the two.
             self.issues.append(
-                ImportIssue("damaged archive", 1, f"the archive lists {len(entries):,} files, but states {stated:,}")
+                ImportIssue(
+                    "damaged archive",
+                    1,
+                    f"the archive's directory lists {len(entries):,} files, but its end record says {stated:,}",
+                )
             )
         if stray is not None:
             self.issues.append(ImportIssue("damaged archive", 1, f"the archive is damaged: {stray}"))

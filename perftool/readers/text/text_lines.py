@@ -143,7 +143,8 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
 
 
 def _pieces(text: str, end: int, wanted: Wanted) -> Iterator[str]:
-    """Split ``text`` up to ``end`` into pieces of whole lines, short enough for changes of ``wanted`` to matter."""
+    """Split ``text`` up to ``end`` into pieces of whole lines, short enough that a change of ``wanted`` takes effect
+    soon."""
     begin = 0
     while begin < end:
         size = _PIECE_OF_ALL if wanted.texts is None else _PIECE

@@ -32,7 +32,7 @@ _SPACE = b" \t\r\n"
 
 
 def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bool = True) -> Iterator[bytes]:
-    """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) inserted.
+    """Yield the text of the trace ``read`` with ``added`` inserted: pieces of one or more comma-separated events each.
 
     Leaves out the events that an earlier run of this program added at the end. Without ``verbatim``, writes only the
     readable events and metadata. ``spool`` is an empty folder for temporary files. Raises InputError if the file can no

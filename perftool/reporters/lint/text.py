@@ -1,4 +1,4 @@
-"""Findings as text: one line each, and a summary line."""
+"""Findings as text: one line each (on a terminal, with evidence and help below it), and a summary line."""
 
 from __future__ import annotations
 

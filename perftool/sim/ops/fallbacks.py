@@ -10,7 +10,7 @@ import torch
 from perftool.model.hpu_ops import ANY_ARGUMENT, accepts, is_registered
 from perftool.sim.ops.op_work import Call
 
-# Kernels that PyTorch selects only on a CPU; an HPU uses other ops for the same result.
+# Ops that PyTorch selects only on a CPU; an HPU runs other ops for the same result.
 _CPU_ONLY_FORMS = frozenset({
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",

@@ -69,7 +69,10 @@ class Sandbox:
         self._attached: set[str] = set()
 
     def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
-        """Run ``sql``, which may use only ``tables``, each in its own file. Raises QueryError if the query fails."""
+        """Run ``sql``, which may use ``tables`` (each in its own file) and those of earlier calls.
+
+        Raises QueryError if the query fails.
+        """
         if len(sql) > _LONGEST_SQL:
             raise QueryError(f"the SQL is longer than {_LONGEST_SQL:,} characters")
         used, begin = self._child is not None, time.monotonic()
