@@ -86,7 +86,7 @@ class HPUProfiler(_PyTorchProfiler):
     def report(self) -> Report:
         """The report on the newest trace of this rank. Raises PerfToolError if nothing was recorded."""
         if not self.traces:
-            raise PerfToolError("nothing was recorded yet; Lightning records from the third step on")
+            raise PerfToolError("nothing has been recorded yet; by default, Lightning records from the third step on")
         return analyze_trace(self.traces[-1])
 
     def stop(self, action_name: str) -> None:

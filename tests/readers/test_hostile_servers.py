@@ -92,7 +92,7 @@ def test_a_web_address_names_one_file(address: str) -> None:
 def test_no_other_file_system_reads_from_the_web(address: str, chain: str) -> None:
     url = chain.format(f"{address}/good.json")
     for read in (list_url, lambda url: local_copy(url).__enter__()):
-        with pytest.raises(InputError, match="no other file system can read from a web address"):
+        with pytest.raises(InputError, match="a web address cannot be part of a chained URL"):
             read(url)
 
 

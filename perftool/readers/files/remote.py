@@ -23,7 +23,8 @@ _SILENCE_S = 60.0
 _LOCAL = tuple(map(ip_network, ("64:ff9b:1::/48", "fec0::/10")))
 # Packets to these addresses go to the IPv4 address in the last 32 bits: NAT64, mapped, translated, compatible.
 _HOLD_IPV4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "::/96")))
-# Hosts whose first connection went to an address on the internet. Their names may later resolve to private addresses.
+# Hosts whose first connection went to an address on the internet. If such a name later leads to a private address, the
+# connection is refused.
 _PUBLIC: set[str | None] = set()
 _WEB = re.compile("https?(://|$)", re.IGNORECASE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -111,7 +112,7 @@ def _resolve(url: str) -> tuple[Any, str]:
             if _WEB.match(url):
                 return fsspec.filesystem("http", **_web_options(url)), url
             if any(map(_WEB.match, url.split("::"))):
-                raise ValueError("no other file system can read from a web address; download the file first")
+                raise ValueError("a web address cannot be part of a chained URL (::) here; download the file first")
             system, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
         scheme = url.split("://")[0]
