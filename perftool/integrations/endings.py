@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -44,7 +44,8 @@ class Endings:
         self._saving = False
         self._pending: int | None = None
         self._patched: dict[str, Any] = {}
-        self._handled: list[int] = []
+        # The signals that we handle, and the address of Python's handler in C for each.
+        self._handled: dict[int, int] = {}
         self._watchman: _Watchman | None = None
         self._watching = False
 
@@ -61,9 +62,10 @@ class Endings:
                 self._patched[name] = original
                 setattr(os, name, self._before(original))
         if threading.current_thread() is threading.main_thread():
-            self._handled = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
-            for number in self._handled:
-                signal.signal(number, self._signalled)
+            for number in _ENDING:
+                if signal.getsignal(number) is signal.SIG_DFL and not _native_handler(number):
+                    signal.signal(number, self._signalled)
+                    self._handled[number] = _native_handler(number)
             self._watchman = _Watchman(self._handled, lambda: self.busy)
 
     def release(self) -> None:
@@ -81,10 +83,10 @@ class Endings:
             self._watchman.close()
             self._watchman = None
         if threading.current_thread() is threading.main_thread():
-            for number in self._handled:
-                if signal.getsignal(number) == self._signalled:
+            for number, native in self._handled.items():
+                if signal.getsignal(number) == self._signalled and _native_handler(number) == native:
                     signal.signal(number, signal.SIG_DFL)
-        self._handled = []
+        self._handled = {}
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -139,7 +141,7 @@ class Endings:
 class _Watchman:
     """A thread that ends the process with the received signal if the main thread cannot handle it."""
 
-    def __init__(self, numbers: list[int], is_busy: Callable[[], bool]) -> None:
+    def __init__(self, numbers: Iterable[int], is_busy: Callable[[], bool]) -> None:
         self._is_busy = is_busy
         self.answered = threading.Event()
         self._numbers = set(numbers)
@@ -187,6 +189,18 @@ class _Watchman:
                 libc.signal(ctypes.c_int(signals[0]), ctypes.c_void_p(0))
                 os.kill(os.getpid(), signals[0])
         self._read.close()
+
+
+def _native_handler(number: int) -> int:
+    """Return the address of the handler of a signal in C; 0 if there is none, or if this system does not tell.
+
+    ``signal.getsignal`` knows only Python's handlers. Native code sets others, for example ``faulthandler.register``.
+    """
+    # The structure that sigaction fills in is smaller than this, and begins with the address.
+    action = (ctypes.c_void_p * 64)()
+    with suppress(OSError, TypeError, AttributeError):
+        ctypes.CDLL(None).sigaction(ctypes.c_int(number), None, action)
+    return action[0] or 0
 
 
 _WATCHING: list[Endings] = []

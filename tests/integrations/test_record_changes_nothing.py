@@ -122,6 +122,29 @@ def test_a_program_that_goes_on_after_a_signal_goes_on(during: bool) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs POSIX signals")
+@pytest.mark.parametrize("registered", ["before", "during"])
+def test_a_handler_that_native_code_sets_for_a_signal_stays(registered: str) -> None:
+    code = f"""
+import faulthandler, os, signal, sys
+from perftool.integrations import endings
+watched = endings.Endings(lambda: print("saved"))
+if "{registered}" == "before":
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+watched.watch()
+if "{registered}" == "during":
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+os.kill(os.getpid(), signal.SIGUSR1)
+watched.release()
+os.kill(os.getpid(), signal.SIGUSR1)
+faulthandler.unregister(signal.SIGUSR1)
+os.kill(os.getpid(), signal.SIGUSR1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr.count("most recent call first")) == ("", 2)
+    assert done.returncode == -signal.SIGUSR1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("during", [True, False], ids=["during the recording", "after it"])
 def test_a_child_that_is_forked_after_a_recording_keeps_its_profile_function(during: bool) -> None:
