@@ -5,6 +5,7 @@ save it, and then let the program end.
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import ctypes
 import os
@@ -154,7 +155,8 @@ class _Watchman:
         if previous != -1:
             # Other code, such as asyncio, already uses the wakeup descriptor.
             signal.set_wakeup_fd(previous)
-        threading.Thread(target=self._watch, name="perftool-signals", daemon=True).start()
+        # ``threading`` would list this thread, and a program that joins all threads would wait for it.
+        _thread.start_new_thread(self._watch, ())
 
     def close(self) -> None:
         self._numbers.clear()

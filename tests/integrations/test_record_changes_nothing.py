@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -162,6 +163,16 @@ if child == 0:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == (4 if during else 3)
+
+
+def test_a_program_finds_only_its_own_threads() -> None:
+    before = threading.enumerate()
+    watched = Endings(lambda: None)
+    watched.watch()
+    try:
+        assert threading.enumerate() == before
+    finally:
+        watched.release()
 
 
 def test_warnings_of_the_program_are_shown_once() -> None:
