@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -40,8 +41,9 @@ class Endings:
     def __init__(self, save: Callable[[], None]) -> None:
         self._save = save
         self._lock = threading.RLock()
-        # True while the profiler works or a recording is being saved; signals are delayed until it is false.
-        self.busy = False
+        # The thread of each block in which a profiler works or a recording is being saved. In such a block of the main
+        # thread, signals are delayed.
+        self._working: list[int] = []
         self._saving = False
         self._pending: int | None = None
         self._patched: dict[str, Any] = {}
@@ -62,12 +64,12 @@ class Endings:
             if original := getattr(os, name, None):
                 self._patched[name] = original
                 setattr(os, name, self._before(original))
-        if threading.current_thread() is threading.main_thread():
+        if _in_main_thread():
             for number in _ENDING:
                 if signal.getsignal(number) is signal.SIG_DFL and not _native_handler(number):
                     signal.signal(number, self._signalled)
                     self._handled[number] = _native_handler(number)
-            self._watchman = _Watchman(self._handled, lambda: self.busy)
+            self._watchman = _Watchman(self._handled, lambda: bool(self._working))
 
     def release(self) -> None:
         """Stop intercepting, and restore everything that other code has not changed since."""
@@ -83,7 +85,7 @@ class Endings:
         if self._watchman is not None:
             self._watchman.close()
             self._watchman = None
-        if threading.current_thread() is threading.main_thread():
+        if _in_main_thread():
             for number, native in self._handled.items():
                 if signal.getsignal(number) == self._signalled and _native_handler(number) == native:
                     signal.signal(number, signal.SIG_DFL)
@@ -91,18 +93,54 @@ class Endings:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Delay signals that would end the process until this block, in which the profiler works, is left."""
-        with self._lock:
-            outer, self.busy = self.busy, True
-            try:
-                yield
-            finally:
-                self.busy = outer
-                if self._pending is not None and not outer:
-                    self._signalled(self._pending)
+        """Delay signals that would end the process until this block, in which the profiler works, is left. Only one
+        thread at a time is in such a block."""
+        with self._lock, self.delayed():
+            yield
+
+    @contextmanager
+    def delayed(self) -> Iterator[None]:
+        """Delay signals as in ``undisturbed``, in any number of threads, because the program may wait for one."""
+        self._working.append(threading.get_ident())
+        try:
+            yield
+        finally:
+            self._working.remove(threading.get_ident())
+            self._deliver()
+
+    @contextmanager
+    def delivered(self) -> Iterator[None]:
+        """Deliver signals in this block, in which the program's own code runs, although it is within ``delayed``."""
+        here = threading.get_ident()
+        blocks = self._working.count(here)
+        for _ in range(blocks):
+            self._working.remove(here)
+        try:
+            self._deliver()
+            yield
+        finally:
+            self._working += [here] * blocks
+
+    def _works_here(self) -> bool:
+        return threading.get_ident() in self._working
+
+    def _deliver(self) -> None:
+        """Handle a signal that was delayed."""
+        if self._pending is not None and _in_main_thread() and not self._works_here():
+            number, self._pending = self._pending, None
+            self._signalled(number)
+
+    def _others_are_done(self) -> bool:
+        """Wait until no other thread works on a recording. Returns False if that takes too long."""
+        until = time.monotonic() + _PATIENCE_S
+        while any(thread != threading.get_ident() for thread in list(self._working)):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.01)
+        return True
 
     def _end(self) -> None:
-        if self._watching and self._lock.acquire(timeout=_PATIENCE_S):
+        if self._watching and self._others_are_done() and self._lock.acquire(timeout=_PATIENCE_S):
             try:
                 if self._watching and not self._saving:
                     self._saving = True
@@ -120,7 +158,7 @@ class Endings:
     def _signalled(self, number: int, frame: FrameType | None = None) -> None:
         if self._watchman is not None:
             self._watchman.answered.set()
-        if self.busy:
+        if self._works_here():
             self._pending = number
             return
         self._end()
@@ -131,7 +169,7 @@ class Endings:
 
     def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(*args: Any, **named: Any) -> Any:
-            if not self.busy or threading.current_thread() is not threading.main_thread():
+            if not self._works_here():
                 self._end()
             return original(*args, **named)
 
@@ -193,6 +231,11 @@ class _Watchman:
         self._read.close()
 
 
+def _in_main_thread() -> bool:
+    # ``threading.current_thread`` would list a thread that native code started.
+    return threading.get_ident() == threading.main_thread().ident
+
+
 def _native_handler(number: int) -> int:
     """Return the address of the handler of a signal in C; 0 if there is none, or if this system does not tell.
 
@@ -226,6 +269,7 @@ def _forked() -> None:
             torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     for endings in list(_WATCHING):
         endings._lock = threading.RLock()
+        endings._working = [thread for thread in endings._working if thread == threading.get_ident()]
         endings.release()
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,6 +22,25 @@ from torch.utils.data import dataloader
 
 from perftool.integrations.endings import Endings
 from perftool.integrations.record.steps import Steps
+
+
+# Runs ``handler`` when the program's own profiler has recorded a step. The profiler is watched, as under ``record``.
+OWN_PROFILER = """
+import os, signal, sys, threading, torch
+from perftool.integrations.record.plan import Plan
+from perftool.integrations.record.program_profilers import ProgramProfilers
+watched = ProgramProfilers(Plan(sys.argv[1], sys.argv[1]))
+
+def handler(profiler):
+    {handler}
+
+schedule = torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1)
+with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+    for _ in range(4):
+        torch.ones(1)
+        profiler.step()
+print("over")
+"""
 
 
 @pytest.fixture
@@ -173,6 +193,35 @@ def test_a_program_finds_only_its_own_threads() -> None:
         assert threading.enumerate() == before
     finally:
         watched.release()
+
+
+def own_profiler(folder: Path, *handler: str) -> subprocess.CompletedProcess[str]:
+    code = OWN_PROFILER.format(handler="\n    ".join(handler))
+    command = [sys.executable, "-c", code, str(folder)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
+
+
+def test_the_programs_own_trace_may_be_written_in_another_thread(tmp_path: Path) -> None:
+    write = f"threading.Thread(target=lambda: profiler.export_chrome_trace({str(tmp_path / 'own.json')!r}))"
+    done = own_profiler(tmp_path, f"saving = {write}", "saving.start()", "saving.join()")
+    assert (done.returncode, done.stdout) == (0, "over\n")
+    assert (tmp_path / "own.json").is_file()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+@pytest.mark.parametrize("own", [True, False], ids=["written", "not yet written"])
+def test_a_signal_ends_a_program_that_handles_its_own_trace(tmp_path: Path, own: bool) -> None:
+    write = f"profiler.export_chrome_trace({str(tmp_path / 'own.json')!r})" if own else "pass"
+    done = own_profiler(tmp_path, write, "os.kill(os.getpid(), signal.SIGTERM)", "print('handled', flush=True)")
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
+    assert len([*tmp_path.glob("own.json"), *tmp_path.glob("*.pt.trace.json.gz")]) == 1
+
+
+def test_a_handler_does_not_run_where_it_would_not_without_record(tmp_path: Path) -> None:
+    code = OWN_PROFILER.format(handler="print('handled', flush=True)").replace("torch.ones(1)", "_ < 1 or os._exit(3)")
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert len(list(tmp_path.glob("*.pt.trace.json.gz"))) == 1
 
 
 def test_warnings_of_the_program_are_shown_once() -> None:

@@ -31,6 +31,9 @@ class ProgramProfilers:
         self._plan = plan
         self._profiler: weakref.ref[torch_profiler.profile] | None = None
         self._running = False
+        # Whether the program's own handler runs, which PyTorch calls once it has stopped a recording.
+        self._handling = False
+        self._rescuing = False
         self._written: Any = None
         self._endings = Endings(self._rescue)
         self._home = HomeThread()
@@ -38,21 +41,40 @@ class ProgramProfilers:
         self._around("step", lambda *_: self._home.move_here())
         self._around("stop", self._stops)
         self._around("export_chrome_trace", self._writes)
+        self._around_handler()
 
     def _around(self, name: str, notify: Callable[..., None]) -> None:
         original = getattr(torch_profiler.profile, name)
 
         @wraps(original)
         def call(profiler: Any, *args: Any, **named: Any) -> Any:
-            if getattr(profiler.on_trace_ready, "__module__", None) == _OURS:
+            if _is_ours(profiler):
                 return original(profiler, *args, **named)
-            with self._endings.undisturbed():
+            with self._endings.delayed():
                 result = original(profiler, *args, **named)
                 with errors_become_warnings("the program's own recording could not be monitored"):
                     notify(profiler, *args)
             return result
 
         setattr(torch_profiler.profile, name, call)
+
+    def _around_handler(self) -> None:
+        """Let the program's handler run as it would without us: signals reach it, and no lock is held."""
+        original = torch_profiler.profile._trace_ready
+
+        @wraps(original)
+        def call(profiler: Any) -> None:
+            if _is_ours(profiler):
+                original(profiler)
+            elif not self._rescuing:
+                self._handling = True
+                try:
+                    with self._endings.delivered():
+                        original(profiler)
+                finally:
+                    self._handling = False
+
+        torch_profiler.profile._trace_ready = call  # type: ignore[assignment, method-assign]
 
     def _starts(self, profiler: torch_profiler.profile) -> None:
         self._profiler, self._running = weakref.ref(profiler), True
@@ -80,17 +102,26 @@ class ProgramProfilers:
         if profiler is None:
             return
         with errors_become_warnings("the program's own recording could not be saved"):
-            if self._running and profiler.current_action in _RECORDING:
+            if self._running and not self._handling and profiler.current_action in _RECORDING:
                 if not self._home.here:
                     self._plan.note(Note("explained", _LOST))
                     return
-                profiler.stop()
+                # Without us, the program's handler would not run now.
+                self._rescuing = True
+                try:
+                    profiler.stop()
+                finally:
+                    self._rescuing = False
             if (result := _result(profiler)) is None or result is self._written:
                 return
             folder = Path(self._plan.folder)
             folder.mkdir(parents=True, exist_ok=True)
             saved = save_trace(profiler, new_trace(folder))
             self._plan.note(Note("saved", _SAVED_FOR_PROGRAM, str(saved)))
+
+
+def _is_ours(profiler: Any) -> bool:
+    return getattr(profiler.on_trace_ready, "__module__", None) == _OURS
 
 
 def _result(profiler: torch_profiler.profile) -> Any:
