@@ -280,9 +280,16 @@ def run_program(
     """
     # Run a .py file with the Python that runs this command.
     whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
-    with _signals_held() as held:
+    with _signals_held() as held, _ends_reported() as ignored:
+
+        def as_before() -> None:
+            if held:
+                held.release()
+            if ignored:
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
         try:
-            process = subprocess.Popen(whole, env=environment, preexec_fn=held.release if held else None)
+            process = subprocess.Popen(whole, env=environment, preexec_fn=as_before if held or ignored else None)
         except (OSError, subprocess.SubprocessError) as error:
             raise InputError(f"{whole[0]}: cannot run ({getattr(error, 'strerror', None) or error})") from None
         code = held.wait(process, is_done) if held else _wait(process)
@@ -329,6 +336,20 @@ def _signals_held() -> Iterator[_Held | None]:
         yield held
     finally:
         held.release()
+
+
+@contextmanager
+def _ends_reported() -> Iterator[bool]:
+    """Have the system report the end of a program. Yields whether the parent of this process had it ignore SIGCHLD:
+    then the system does not, and discards the exit code."""
+    ignored = hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield ignored
+    finally:
+        if ignored:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:

@@ -195,6 +195,19 @@ def test_a_program_finds_only_its_own_threads() -> None:
         watched.release()
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs POSIX signals")
+def test_an_ignored_sigchld_keeps_the_exit_code_and_stays_ignored_in_the_program() -> None:
+    code = """
+import os, signal, sys
+from perftool.commands.record import run_program
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+program = "import signal, sys; sys.exit(7 if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN else 8)"
+ended = run_program([sys.executable, "-c", program], os.environ)
+sys.exit(ended if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN else 9)
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 7
+
+
 def own_profiler(folder: Path, *handler: str) -> subprocess.CompletedProcess[str]:
     code = OWN_PROFILER.format(handler="\n    ".join(handler))
     command = [sys.executable, "-c", code, str(folder)]
