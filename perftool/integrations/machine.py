@@ -6,7 +6,7 @@ a core. The trace stores the result as a JSON object, which docs/recording.md de
 from __future__ import annotations
 
 import gc
-import multiprocessing
+import multiprocessing.process
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -226,7 +226,8 @@ def _difference(begin: int | None, end: int | None) -> int | None:
 
 
 def _now() -> _Moment:
-    pids = [child.pid for child in multiprocessing.active_children() if child.pid]
+    # ``active_children`` would collect the exit codes of children that have ended; the program may want to.
+    pids = [child.pid for child in set(multiprocessing.process._children) if child.pid]  # type: ignore[attr-defined]
     busy, stolen = _machine()
     return _Moment(
         process=_process(),

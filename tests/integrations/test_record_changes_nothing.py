@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import multiprocessing
 import os
 import pickle
 import signal
@@ -21,6 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
 from perftool.integrations.endings import Endings
+from perftool.integrations.machine import Watch
 from perftool.integrations.record.steps import Steps
 
 
@@ -206,6 +208,19 @@ ended = run_program([sys.executable, "-c", program], os.environ)
 sys.exit(ended if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN else 9)
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_program_may_wait_for_its_own_child() -> None:
+    child = multiprocessing.get_context("fork").Process(target=os._exit, args=(3,))
+    child.start()
+    assert child.pid
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    watch = Watch(None)
+    watch.begin()
+    watch.end()
+    assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 3
+    child.join()
 
 
 def own_profiler(folder: Path, *handler: str) -> subprocess.CompletedProcess[str]:
