@@ -13,6 +13,7 @@ from functools import partial
 from itertools import cycle
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 # The size of the copied buffer, in bytes: larger than the caches of most machines. Two buffers are allocated.
 _COPIED_BYTES = 64 << 20
@@ -45,7 +46,8 @@ class Peaks:
 def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
     """Measure the best rates on ``device``, within ``seconds`` per kind of work. A CPU uses PyTorch's threads."""
     dtypes = _DTYPES if device == "cpu" else _DTYPES | _MORE_DTYPES
-    with torch.inference_mode(), torch.device(device):
+    # Modes of the program, such as a counter of FLOPs or a default device, must neither see nor change this work.
+    with torch.inference_mode(), _disable_current_modes(), torch._C.DisableTorchFunction():
         rates = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
         return Peaks({name: rate for name, rate in rates.items() if rate}, _bandwidth(seconds, device))
 
@@ -54,7 +56,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
     """Measure the best rate of a matmul of ``dtype`` over several sizes, in FLOP/s; 0 if every run was disturbed."""
     best = 0.0
     for size in _SIZES:
-        operand = torch.ones(size, size, dtype=dtype)
+        operand = torch.ones(size, size, dtype=dtype, device=device)
         result = torch.empty_like(operand)
         took = _least(partial(torch.mm, operand, operand, out=result), seconds / len(_SIZES), device)
         best = max(best, 2 * size**3 / took)
@@ -67,7 +69,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
 def _bandwidth(seconds: float, device: str) -> float | None:
     """Measure the highest bandwidth of short copies of uncached memory, in bytes/s; None if all were disturbed."""
     size, copies = (_COPIED_BYTES, _COPIES) if device == "cpu" else (_MORE_BYTES, _FEWER_COPIES)
-    source, target = (torch.ones(size // 4).chunk(copies) for _ in range(2))
+    source, target = (torch.ones(size // 4, dtype=torch.float32, device=device).chunk(copies) for _ in range(2))
     pairs = cycle(zip(source, target, strict=True))
 
     def copy() -> None:

@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils.data import dataloader
+from torch.utils.flop_counter import FlopCounterMode
 
 from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
@@ -221,6 +223,19 @@ def test_the_program_may_wait_for_its_own_child() -> None:
     watch.end()
     assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == 3
     child.join()
+
+
+def test_the_modes_of_the_program_see_no_work_of_ours() -> None:
+    class Seen(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    seen: list[object] = []
+    with FlopCounterMode(display=False) as counter, Seen():
+        found = Watch(None).facts()
+    assert "peaks" in found or torch.accelerator.is_available()
+    assert (counter.get_total_flops(), seen) == (0, [])
 
 
 def own_profiler(folder: Path, *handler: str) -> subprocess.CompletedProcess[str]:
