@@ -27,7 +27,6 @@ from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
 from perftool.integrations.record.steps import Steps
 
-
 # Runs ``handler`` when the program's own profiler has recorded a step. The profiler is watched, as under ``record``.
 OWN_PROFILER = """
 import os, signal, sys, threading, torch
