@@ -29,6 +29,8 @@ _ENDING = [
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
     if hasattr(signal, name)
 ]  # fmt: skip
+# The type of the object that PyTorch sets as the profile function while it records Python stacks.
+_STACKS = "TraceContext"
 _LEAVING = ("_exit", "abort", "execv", "execve")
 # How long to wait for a main thread that is stuck in native code; after that, the program ends without saving. A rank
 # that waits in a collective is released when its peer exits, so waiting helps; but launchers send SIGKILL after 30 s.
@@ -264,7 +266,8 @@ def stop_recording_in_children() -> None:
 
 def _forked() -> None:
     if _WATCHING:
-        sys.setprofile(None)
+        if type(sys.getprofile()).__name__ == _STACKS:
+            sys.setprofile(None)
         with suppress(AttributeError):
             torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     for endings in list(_WATCHING):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import io
 import multiprocessing
 import os
@@ -25,6 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
+from perftool.integrations.record.plan import Plan
 from perftool.integrations.record.steps import Steps
 
 # Runs ``handler`` when the program's own profiler has recorded a step. The profiler is watched, as under ``record``.
@@ -171,7 +173,7 @@ os.kill(os.getpid(), signal.SIGUSR1)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("during", [True, False], ids=["during the recording", "after it"])
-def test_a_child_that_is_forked_after_a_recording_keeps_its_profile_function(during: bool) -> None:
+def test_a_forked_child_keeps_the_programs_profile_function(during: bool) -> None:
     code = f"""
 import os, sys
 from perftool.integrations import endings
@@ -185,7 +187,47 @@ if child == 0:
     os._exit(3 if sys.getprofile() else 4)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert subprocess.run([sys.executable, "-c", code]).returncode == (4 if during else 3)
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_records_no_stacks() -> None:
+    code = """
+import os, sys, torch
+from perftool.integrations import endings
+watched = endings.Endings(lambda: None)
+watched.watch()
+with torch.profiler.profile(with_stack=True):
+    recorded = sys.getprofile()
+    child = os.fork()
+    if child == 0:
+        os._exit(3 if recorded and not sys.getprofile() else 4)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+sys.exit(ended)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own", "none"])
+def test_a_program_keeps_its_own_python_profiler_and_the_recording_has_no_stacks(tmp_path: Path, own: bool) -> None:
+    code = f"""
+import sys, torch
+from perftool.integrations.record.plan import Plan
+from perftool.integrations.record.recorder import Recorder
+recorder = Recorder(Plan(sys.argv[1], sys.argv[1], wait=0, warmup=1, active=2, steps_from="forward"))
+if {own}:
+    sys.setprofile(own := lambda *_: None)
+model = torch.nn.Linear(2, 2)
+for _ in range(6):
+    model(torch.ones(1, 2))
+    if {own}:
+        assert sys.getprofile() is own
+"""
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == 0
+    [note] = [note for note in Plan("", str(tmp_path)).notes_left() if note.stage == "saved"]
+    assert ("it has no Python stacks, because the program has a Python profiler of its own" in note.text) == own
+    assert note.trace
+    assert (b"python_function" in gzip.decompress(Path(note.trace).read_bytes())) != own
 
 
 def test_a_program_finds_only_its_own_threads() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,6 +63,7 @@ class Recorder:
         self._began_ns = 0
         self._seen = 0
         self._ours = False
+        self._stackless = False
         self._over = False
         self._stop_for_other_profilers()
         self._steps = Steps(plan.steps_from, self._step_ended)
@@ -108,13 +111,15 @@ class Recorder:
 
     def _start(self) -> None:
         plan = self._plan
+        # PyTorch records stacks by a profile function in every thread, which would replace the program's own.
+        self._stackless = sys.getprofile() is not None or threading.getprofile() is not None
         self._profiler = torch_profiler.profile(
             activities=activities_here(),
             schedule=self._watch.schedule,
             on_trace_ready=self._save,
             record_shapes=True,
             profile_memory=plan.memory,
-            with_stack=plan.stacks,
+            with_stack=plan.stacks and not self._stackless,
         )
         self._endings.watch()
         self._profiler.start()
@@ -143,6 +148,8 @@ class Recorder:
             )
         elif steps_ns < _SHORT_NS:
             text += "; if the program does other work between some steps, record more of them, for example --active 100"
+        if self._plan.stacks and self._stackless:
+            text += "; it has no Python stacks, because the program has a Python profiler of its own"
         self._plan.note(Note("saved", text, str(saved)))
 
     def _facts(self) -> dict[str, Any]:
