@@ -208,6 +208,36 @@ sys.exit(ended)
     assert subprocess.run([sys.executable, "-c", code]).returncode == 3
 
 
+def test_threads_that_train_at_once_record_one_of_them(tmp_path: Path) -> None:
+    """The second thread takes a step while the first one has its profiler start up."""
+    code = """
+import sys, threading, torch
+from perftool.integrations.activities import torch_profiler
+from perftool.integrations.record.plan import Plan
+from perftool.integrations.record.recorder import Recorder
+recorder = Recorder(Plan(sys.argv[1], sys.argv[1], wait=1, warmup=1, active=2, steps_from="forward"))
+stepped, used = torch_profiler.profile.step, set()
+thread, waits = threading.Thread(target=lambda: waits.set() or model(torch.ones(1, 2))), threading.Event()
+model = torch.nn.Linear(2, 2)
+
+def step(profiler):
+    used.add(threading.get_ident())
+    if not waits.is_set():
+        thread.start()
+        waits.wait()
+        thread.join(1)
+    stepped(profiler)
+
+torch_profiler.profile.step = step
+for _ in range(7):
+    model(torch.ones(1, 2))
+thread.join()
+sys.exit(0 if used == {threading.get_ident()} else 3)
+"""
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60).returncode == 0
+    assert [note.stage for note in Plan("", str(tmp_path)).notes_left()][-1] == "saved"
+
+
 @pytest.mark.parametrize("own", [True, False], ids=["own", "none"])
 def test_a_program_keeps_its_own_python_profiler_and_the_recording_has_no_stacks(tmp_path: Path, own: bool) -> None:
     code = f"""

@@ -78,10 +78,17 @@ class Recorder:
             return
         if self._is_elsewhere():
             return
+        with self._endings.undisturbed():
+            # Another thread may have begun to record since.
+            if not self._over and not self._is_elsewhere():
+                self._count()
+
+    def _count(self) -> None:
+        """Count a step of this thread, and record as planned."""
         self._home.move_here()
         self._seen += 1
         recorded = self._seen - self._plan.before
-        with self._endings.undisturbed(), self._guarded():
+        with self._guarded():
             if recorded == 1:
                 self._plan.note(Note("recording", self._estimate()))
             if self._profiler is None:
