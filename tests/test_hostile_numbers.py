@@ -124,7 +124,9 @@ def test_the_length_of_a_file_pattern_is_limited() -> None:
         load_settings([], [f"per-file-ignores = {{{patterns}}}"], True, {})
 
 
-def test_a_nameless_event_of_impossible_length_is_reported() -> None:
-    nameless = {**kernel("", 1000, -5), "name": None}
+@pytest.mark.parametrize("dur", [10, -5])
+def test_an_event_without_a_name_is_left_out(dur: float) -> None:
+    nameless = {**kernel("", 1000, dur), "name": None}
     with store_over([x("aten::mm", 0, 60), kernel("gemm", 30, 50), nameless]) as store:
-        assert all(row["message"] for row in store.rows("input_issues"))
+        assert [row["name"] for row in store.rows("device_ops")] == ["gemm"]
+        assert [row["kind"] for row in store.rows("input_issues")] == ["unknown events"]

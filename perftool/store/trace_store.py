@@ -192,7 +192,7 @@ class TraceStore:
 
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Run SQL that this program ships, over tables that are already made; return its rows."""
-        return as_dicts(self._connection.execute(sql, params or {}))
+        return self._connections.with_room(lambda: as_dicts(self._connection.execute(sql, params or {})))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run SQL that this program ships; return its columns as numpy arrays. A column that contains NULL is masked.

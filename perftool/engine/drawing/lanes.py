@@ -16,15 +16,17 @@ _DEVICE_LANES = 5
 _HOST_ROWS = 4
 _NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_name_roles")
 
+# In characters. Each bar has a copy of its name, and a recording may have thousands of bars with one long name.
+LONGEST_LABEL = 500
 # Slices shorter than a pixel become one bar if they are of the same kind and in the same pixel of a lane.
-_JOINED = """
+_JOINED = f"""
 long AS (SELECT lane, name, kind, ts, "end", 1 AS count FROM cut WHERE "end" - ts >= $pixel),
 short AS (
     SELECT lane, CASE WHEN count(*) = 1 THEN any_value(name) END AS name, kind, min(ts) AS ts, max("end") AS "end",
            count(*) AS count
     FROM cut WHERE "end" - ts < $pixel GROUP BY lane, kind, level, (ts - $begin) // $pixel
 )
-SELECT * FROM long UNION ALL SELECT * FROM short ORDER BY lane, ts, "end" DESC, kind, name
+SELECT * REPLACE (left(name, {LONGEST_LABEL}) AS name) FROM (FROM long UNION ALL FROM short) ORDER BY lane, ts, "end" DESC, kind, name
 """
 _DEVICE = f"""
 WITH cut AS (

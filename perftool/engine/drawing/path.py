@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perftool.engine.drawing.lanes import View, capped, lanes_in
+from perftool.engine.drawing.lanes import LONGEST_LABEL, View, capped, lanes_in
 from perftool.model.annotations import Lane as AnnotatedLane
 from perftool.model.annotations import Mark
 from perftool.model.pictures import Bar, Lane, Timeline
@@ -23,8 +23,8 @@ complete AS (
 )
 SELECT name, step, ts, "end" FROM complete WHERE dur > 0 ORDER BY abs(dur - usual), ts LIMIT 1
 """
-_STRETCHES = """
-SELECT p.kind, p.name, coalesce(t.engine, p.track::VARCHAR) AS lane, greatest(p.ts, $begin) AS ts,
+_STRETCHES = f"""
+SELECT p.kind, left(p.name, {LONGEST_LABEL}) AS name, coalesce(t.engine, p.track::VARCHAR) AS lane, greatest(p.ts, $begin) AS ts,
        least(p."end", $until) AS "end"
 FROM critical_path AS p LEFT JOIN tracks AS t ON t.id = p.track AND t.side = 'device'
 WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
@@ -100,8 +100,8 @@ def _highlighted(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[
     return {lane: tuple((ts, end - ts) for ts, end in spans) for lane, spans in found.items()}
 
 
-_MARKS = """
-SELECT p.kind, p.name, p.ts, p."end", p.bound_ns, p.track, coalesce(t.thread, t.tid) AS lane
+_MARKS = f"""
+SELECT p.kind, left(p.name, {LONGEST_LABEL}) AS name, p.ts, p."end", p.bound_ns, p.track, coalesce(t.thread, t.tid) AS lane
 FROM critical_path AS p JOIN tracks AS t ON t.id = p.track
 WHERE p.rank = $rank AND p.dur > 0 ORDER BY p.place
 """

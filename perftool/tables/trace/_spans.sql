@@ -38,4 +38,4 @@ JOIN (SELECT * REPLACE (side::event_side AS side) FROM tracks) AS t ON t.rank = 
 LEFT JOIN spellings AS c ON c.spelled = e.cat
 LEFT JOIN deciding_names AS n ON n.name = e.name AND c.by_name
 -- Device events with impossible lengths stay here; _device_work sets them aside.
-WHERE t.side = 'device' OR is_length(e."end" - e.ts)
+WHERE e.name IS NOT NULL AND (t.side = 'device' OR is_length(e."end" - e.ts))
