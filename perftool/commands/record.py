@@ -252,7 +252,7 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
             return f"nothing was recorded: {ending} before the end of its first step"
         return (
             "nothing was recorded: the program imported PyTorch, but no step was found: no optimizer stepped, no batch "
-            "came from a DataLoader, and no module was called"
+            "came from a DataLoader, and no module was called outside of compiled functions"
         )
     if stage == "stranger":
         return f"nothing was recorded: {texts[0]}; install habana_perf_tool for that Python"

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
+from torch.jit import _recursive, script
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import dataloader
@@ -76,7 +78,43 @@ def test_the_module_whose_calls_are_steps_can_be_saved_copied_and_scripted(calls
     calls.close()
     model(torch.ones(1, 2))
     assert len(ended) == 2
-    assert not hasattr(torch.jit.script, "__wrapped__")
+    assert not hasattr(_recursive.get_hook_stubs, "__wrapped__")
+
+
+def test_a_module_can_be_scripted_by_a_function_that_was_imported_before(calls: Steps, ended: list[int]) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model(torch.ones(1, 2))
+    script(model)(torch.ones(1, 2))
+    model(torch.ones(1, 2))
+    assert len(ended) == 2
+
+
+def test_calls_of_a_scripted_module_are_steps(calls: Steps, ended: list[int]) -> None:
+    model = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+    for _ in range(3):
+        model(torch.ones(1, 2))
+    assert len(ended) == 3
+    calls.close()
+    model(torch.ones(1, 2))
+    assert len(ended) == 3
+
+
+@pytest.mark.parametrize("called_before", [True, False], ids=["called before", "not called before"])
+def test_a_module_can_be_traced_and_compiled(calls: Steps, ended: list[int], called_before: bool) -> None:
+    model, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    if called_before:
+        model(x)
+    torch.jit.trace(model, x)
+    torch.export.export(model, (x,), strict=True)
+    counter = CompileCounter()
+    whole = torch.compile(lambda given: model(given), backend=counter, fullgraph=True)
+    # PyTorch calls a traced module once more, to compare the results.
+    before = len(ended)
+    whole(x)
+    whole(x)
+    assert (counter.frame_count, len(ended)) == (1, before)
+    model(x)
+    assert len(ended) == before + 1
 
 
 def test_recording_may_end_in_a_step_after_which_the_program_runs_a_hook_of_its_own() -> None:

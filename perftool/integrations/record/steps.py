@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch.jit import _recursive
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import dataloader
@@ -123,7 +124,7 @@ class Steps:
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call of a module. This removes the global module hook before anything is compiled."""
-        if type(module).__module__ in _OBSERVERS:
+        if _is_traced() or type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
         self._silence.remove()
@@ -132,7 +133,8 @@ class Steps:
                 return
             self._settle("forward")
         self.called = type(module).__name__
-        self._handles.append(_CallHook(module, self._call_begun))
+        hook = _ScriptedCallHook if isinstance(module, torch.jit.ScriptModule) else _CallHook
+        self._handles.append(hook(module, self._call_begun))
         self._call_begun()
 
     def _call_begun(self) -> None:
@@ -169,12 +171,13 @@ class _CallHook:
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
         self._module = weakref.ref(module)
         self._begun = begun
-        self._script = torch.jit.script
-        torch.jit.script = self._ours = self._without_hook(torch.jit.script)
+        self._stubs = _recursive.get_hook_stubs
+        _recursive.get_hook_stubs = self._ours = self._without_hook(self._stubs)
         self._handle = module.register_forward_pre_hook(self)
 
     def __call__(self, module: torch.nn.Module, args: Any) -> None:
-        self._begun()
+        if not _is_traced():
+            self._begun()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A function of two arguments that returns None.
@@ -182,22 +185,45 @@ class _CallHook:
 
     def remove(self) -> None:
         self._handle.remove()
-        if torch.jit.script is self._ours:
-            torch.jit.script = self._script
+        if _recursive.get_hook_stubs is self._ours:
+            _recursive.get_hook_stubs = self._stubs
 
-    def _without_hook(self, script: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(script)
-        def scripted(*args: Any, _frames_up: int = 0, **named: Any) -> Any:
+    def _without_hook(self, stubs: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(stubs)
+        def found(module: torch.nn.Module) -> Any:
+            if module is not self._module():
+                return stubs(module)
             self._handle.remove()
             try:
-                # TorchScript looks names up in the frame of its caller.
-                return script(*args, _frames_up=_frames_up + 1, **named)
+                return stubs(module)
             finally:
-                module = self._module()
-                if module is not None and torch.jit.script is self._ours:
+                if _recursive.get_hook_stubs is self._ours:
                     self._handle = module.register_forward_pre_hook(self)
 
-        return scripted
+        return found
+
+
+class _ScriptedCallHook:
+    """Calls ``begun`` before each call of ``module``, to which TorchScript adds no hooks, until ``remove``."""
+
+    def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
+        self._module = weakref.ref(module)
+        self._begun = begun
+        self._silence = IgnoredWarnings(message=re.escape(_GLOBAL_HOOKS))
+        self._handle = register_module_forward_pre_hook(self._called)
+
+    def remove(self) -> None:
+        self._handle.remove()
+        self._silence.remove()
+
+    def _called(self, module: torch.nn.Module, args: Any) -> None:
+        if not _is_traced() and module is self._module():
+            self._begun()
+
+
+def _is_traced() -> bool:
+    """Whether PyTorch compiles or traces the program now; a call is then no step."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 def _any_of(kind: type) -> bool:
