@@ -246,6 +246,20 @@ sys.exit(ended)
     assert subprocess.run([sys.executable, "-c", code]).returncode == 3
 
 
+def test_a_disabled_profiler_of_the_program_does_not_end_the_recording(tmp_path: Path) -> None:
+    code = """
+import sys, torch
+from perftool.integrations.record.plan import Plan
+from perftool.integrations.record.recorder import Recorder
+recorder = Recorder(Plan(sys.argv[1], sys.argv[1], steps_from="forward"))
+for disabled in ((False,), ()):
+    with torch.autograd.profiler.profile(*disabled, **({} if disabled else {"enabled": False})):
+        pass
+sys.exit(4 if recorder._over else 3)
+"""
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == 3
+
+
 def test_threads_that_train_at_once_record_one_of_them(tmp_path: Path) -> None:
     """The second thread takes a step while the first one has its profiler start up."""
     code = """

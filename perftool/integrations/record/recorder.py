@@ -230,7 +230,8 @@ class Recorder:
 
         @wraps(original)
         def made(profiler: Any, *args: Any, **named: Any) -> None:
-            if not self._ours and not self._over and os.getpid() == self._owner:
+            enabled = args[0] if args else named.get("enabled", True)
+            if enabled and not self._ours and not self._over and os.getpid() == self._owner:
                 self._plan.note(Note("explained", _ASIDE))
                 self._finish()
             original(profiler, *args, **named)
