@@ -7,7 +7,7 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perftool.errors import OutputClosedError, PerfToolError
@@ -162,6 +162,10 @@ def _new_file(path: str) -> str | None:
 
 
 def _umask() -> int:
+    # To set it, even for a moment, would change the files that other threads of a recorded program create.
+    with suppress(OSError, ValueError, LookupError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -30,6 +30,7 @@ from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
 from perftool.integrations.record.plan import Plan
 from perftool.integrations.record.steps import Steps
+from perftool.output_file import whole_file
 
 # Runs ``handler`` when the program's own profiler has recorded a step. The profiler is watched, as under ``record``.
 OWN_PROFILER = """
@@ -258,6 +259,19 @@ for disabled in ((False,), ()):
 sys.exit(4 if recorder._over else 3)
 """
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the mask without setting it")
+def test_saving_a_trace_does_not_set_the_mask_of_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    previous = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "umask", None)
+            with whole_file(tmp_path / "trace") as place:
+                Path(place).touch()
+    finally:
+        os.umask(previous)
+    assert (tmp_path / "trace").stat().st_mode & 0o777 == 0o640
 
 
 def test_threads_that_train_at_once_record_one_of_them(tmp_path: Path) -> None:
