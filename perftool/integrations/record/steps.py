@@ -223,7 +223,7 @@ class _ScriptedCallHook:
 
 def _is_traced() -> bool:
     """Whether PyTorch compiles or traces the program now; a call is then no step."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
 
 
 def _any_of(kind: type) -> bool:
