@@ -269,7 +269,8 @@ def _forked() -> None:
         if type(sys.getprofile()).__name__ == _STACKS:
             sys.setprofile(None)
         with suppress(AttributeError):
-            torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
+            if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+                torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     for endings in list(_WATCHING):
         endings._lock = threading.RLock()
         endings._working = [thread for thread in endings._working if thread == threading.get_ident()]

@@ -304,6 +304,23 @@ sys.exit(0 if used == {threading.get_ident()} else 3)
     assert [note.stage for note in Plan("", str(tmp_path)).notes_left()][-1] == "saved"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_is_forked_after_a_recording_can_record_itself() -> None:
+    code = """
+import os, sys, torch
+from perftool.integrations import endings
+watched = endings.Endings(lambda: None)
+watched.watch()
+child = os.fork()
+if child == 0:
+    with torch.autograd.profiler.profile() as recorded:
+        torch.ones(1)
+    os._exit(3 if recorded.function_events else 4)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+
+
 @pytest.mark.parametrize("own", [True, False], ids=["own", "none"])
 def test_a_program_keeps_its_own_python_profiler_and_the_recording_has_no_stacks(tmp_path: Path, own: bool) -> None:
     code = f"""
