@@ -26,7 +26,8 @@ short AS (
            count(*) AS count
     FROM cut WHERE "end" - ts < $pixel GROUP BY lane, kind, level, (ts - $begin) // $pixel
 )
-SELECT * REPLACE (left(name, {LONGEST_LABEL}) AS name) FROM (FROM long UNION ALL FROM short) ORDER BY lane, ts, "end" DESC, kind, name
+SELECT * REPLACE (left(name, {LONGEST_LABEL}) AS name) FROM (FROM long UNION ALL FROM short)
+ORDER BY lane, ts, "end" DESC, kind, name
 """
 _DEVICE = f"""
 WITH cut AS (
