@@ -26,7 +26,7 @@ UI = "https://ui.perfetto.dev"
 PORT = 9001
 _PATIENCE_S = 600.0
 _MARGIN_NS = 1000
-_EXPAND = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^habana_perf_tool"]}]'
+_EXPAND = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^perftool"]}]'
 
 
 class _Server(ThreadingHTTPServer):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import orjson
 import pytest
@@ -20,6 +22,7 @@ from perftool.engine.ranks import batch
 from perftool.errors import PerfToolError
 from perftool.model.annotations import Annotations
 from perftool.model.report import Location
+from perftool.reporters.perfetto import render_events
 
 # A device that spends most of the time waiting for the data loader.
 EVENTS = [step(1, 0, 1000), loader(10, 700), *launch(1, 750, 5, 760, 200), step(2, 1000, 1000), loader(1010, 700),
@@ -332,6 +335,13 @@ def test_the_address_names_the_file_and_the_first_finding() -> None:
     address = serve.ui_address("a b.json", DRAWN)
     assert address.startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/a%20b.json&startupCommands=%5B")
     assert address.endswith("&ts=6000000&dur=7&visStart=5001000&visEnd=7999000")
+
+
+def test_the_address_expands_the_process_that_the_copy_adds() -> None:
+    added = orjson.loads(b"[" + b",".join(render_events(DRAWN)) + b"]")
+    process = next(event["args"]["name"] for event in added if event["name"] == "process_name")
+    (command,) = orjson.loads(parse_qs(serve.ui_address("a.json", DRAWN).split("?", 1)[1])["startupCommands"][0])
+    assert re.search(command["args"][0], process)
 
 
 @pytest.mark.parametrize(
