@@ -138,6 +138,14 @@ def test_every_public_fused_op_has_a_page() -> None:
     assert set(fused.__all__) - words == set()
 
 
+def test_the_tests_that_a_page_names_exist() -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    written = set(re.findall(r"^\s*(?:async )?def (test_\w+)", sources, re.MULTILINE))
+    for page in (ROOT / "docs").glob("*.md"):
+        named = re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8"))
+        assert not set(named) - written, page
+
+
 def test_the_pages_contain_no_scripts() -> None:
     assert list((ROOT / "docs").rglob("*.py")) == []
 
