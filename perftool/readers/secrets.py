@@ -57,7 +57,7 @@ _UNIT = re.compile(
 # A name that ends in one of these words only describes a secret or says where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
-_ORDINAL = re.compile(r"_?\d+_$")
+_VARIANT = re.compile(r"(?:_?v?\d+|_(?:prod|production|staging|stage|dev|test|live|old|new|backup|main))_$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 # Of longer names, only the end is examined.
 _LONGEST_NAME = 100
@@ -90,11 +90,10 @@ _BARE = re.compile(
     r"""(?:[^\s"'`&;<>\\]|\\+(?: (?=\S)|[^\w\s"'`\\])|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])"""
     r"""|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
-# Headers whose value extends to the end of the line, or of the argument that contains them.
-_HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
-_HEADER = re.compile(r"""[^"'`\r\n]*""")
-# A list or an object, up to its end. In a text that was cut, the last string may have no end.
-_LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*""")
+# The beginning of a block in YAML, which goes on in the next lines.
+_BLOCK = re.compile(r"[|>][+\-\d]{0,2}\s*")
+_LINE_END = re.compile(r"[\r\n]")
+_BRACKETS = ("[]", "{}", "()")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
 # JSON in a string may contain escaped slashes. A quote or an angle bracket ends the URL if a space or punctuation
 # follows. A password may contain slashes, but not two in succession, and a number before a slash is a port.
@@ -130,8 +129,8 @@ def certainty(name: str) -> Certainty:
 @lru_cache(maxsize=1 << 14)
 def _certainty(name: str) -> Certainty:
     words = f"_{_HUMP.sub('_', name).lower()}_".replace("__", "_")
-    # Names may be numbered: HF_TOKEN_1, api-key2.
-    words = _ORDINAL.sub("_", words)
+    # Names may have a number or a place: HF_TOKEN_1, api-key2, API_KEY_PROD.
+    words = _VARIANT.sub("_", words)
     if _ABOUT.search(words):
         return Certainty.NO
     if _CERTAIN.search(words):
@@ -240,14 +239,15 @@ def _named_in(text: str) -> Iterator[Found]:
         else:
             # All names in a run without blanks share the end of the run, so it is computed only once.
             run = run if start < run else _bare_end(text, start)
-            end = _header_end(text, start) if _HEADERS.fullmatch(name) and assigned else run
-            if found_certainty == Certainty.CERTAIN and (listed := _LIST.match(text, start)):
-                end = max(end, listed.end())
+            end = run
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
             continue
         if is_secret(name, text[start:end]) if certainty(name) else end - start >= SHORTEST:
             after = end
             yield Found(start, end, name)
+            if certainty(name) == Certainty.CERTAIN and not found["lead"]:
+                after = _last_end(text, start, end)
+                yield Found(start, after, name)
 
 
 def _begin(text: str, at: int) -> tuple[int, str]:
@@ -264,9 +264,18 @@ def _closed(text: str, start: int, quote: str, most: int) -> int:
     return end if end >= 0 else min(start + most, len(text))
 
 
-def _header_end(text: str, start: int) -> int:
-    header = _HEADER.match(text, start)
-    return header.end() if header else start
+def _last_end(text: str, start: int, end: int) -> int:
+    """The last position where the value at ``start``, which seems to end at ``end``, may end: the end of the line.
+
+    In a text, any form of quotes, escapes, lists and headers may occur, so it is not certain which part of the line is
+    the secret. If the value goes on in the next lines, it may end at the end of the text.
+    """
+    line = _LINE_END.search(text, end)
+    if line is None:
+        return len(text)
+    rest = text[start : line.start()]
+    goes_on = _BLOCK.fullmatch(rest) or any(rest.count(opened) > rest.count(closed) for opened, closed in _BRACKETS)
+    return len(text) if goes_on or text[start - 1] in "\"'" and rest.count(text[start - 1]) % 2 == 0 else line.start()
 
 
 def _bare_end(text: str, start: int) -> int:
