@@ -57,7 +57,9 @@ _UNIT = re.compile(
 # A name that ends in one of these words only describes a secret or says where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
-_VARIANT = re.compile(r"(?:_?v?\d+|_(?:prod|production|staging|stage|dev|test|live|old|new|backup|main))_$")
+# Names may have a number or a place: HF_TOKEN_1, api-key2, API_KEY_PROD_2.
+_PLACE = "prod|production|staging|stage|dev|test|live|old|new|backup|main"
+_VARIANT = re.compile(rf"(?:_?v?\d+)?(?:_(?:{_PLACE})(?:_?v?\d+)?)?_$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 # Of longer names, only the end is examined.
 _LONGEST_NAME = 100
@@ -69,7 +71,7 @@ _LONGEST = 256
 _PLAIN = re.compile(rf"\S{{{SHORTEST},{_LONGEST}}}")
 _MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?", re.IGNORECASE)
 _NUMBER = re.compile(r"[+\-]?\d+(?:\.\d+)?(?:e[+\-]?\d+)?", re.IGNORECASE)
-_NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*", re.IGNORECASE)
+_NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*|[\[({]\s*[\])}]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]+")
 # A shell's variable PWD is the working directory.
 _FOLDER = re.compile(r"[/~$.]|[A-Za-z]:[/\\]")
@@ -82,7 +84,9 @@ _NAMED = re.compile(
     r"""(?:(?P<lead>[?&]|\\{1,8}u0026|&amp;)|(?<![\w.\-]))(?P<name>[\w.\-]+)(?:\\*["'])?"""
     r"""(?P<sep>\s*(?::=|=>|[=:](?![=:])|\\{1,8}u003[dD])\s*|\s*,\s*|\s+)"""
 )
-_QUOTE = re.compile(r"""\\*["']""")
+_QUOTE = re.compile(r"""(\\*["'])""")
+# Strings may have a prefix in Python (b'x') or in a shell ($'x').
+_PREFIXED = re.compile(r"""(?:[bBuUrRfF]{1,2}|\$)?(\\*["'])""")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
 # An ``&`` ends a value only if another name follows, as in a URL. Quotes, angle brackets and semicolons also end it if
 # a space or punctuation follows. A shell may escape blanks and punctuation.
@@ -90,10 +94,11 @@ _BARE = re.compile(
     r"""(?:[^\s"'`&;<>\\]|\\+(?: (?=\S)|[^\w\s"'`\\])|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])"""
     r"""|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
-# The beginning of a block in YAML, which goes on in the next lines.
-_BLOCK = re.compile(r"[|>][+\-\d]{0,2}\s*")
-_LINE_END = re.compile(r"[\r\n]")
-_BRACKETS = ("[]", "{}", "()")
+# Headers whose value extends to the end of the line, or of the argument that contains them.
+_HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
+_HEADER = re.compile(r"""(?:= *"[^"\r\n]*"|[^"'`\r\n])*""")
+# A list or an object, up to its first closing bracket. In a text that was cut, the last string may have no end.
+_LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*[\])}]?""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
 # JSON in a string may contain escaped slashes. A quote or an angle bracket ends the URL if a space or punctuation
 # follows. A password may contain slashes, but not two in succession, and a number before a slash is a port.
@@ -114,11 +119,20 @@ class Certainty(IntEnum):
 
 
 class Found(NamedTuple):
-    """A secret at ``start`` to ``end`` in a text. ``kind`` is the name of the value or the kind of token."""
+    """A secret at ``start`` to ``end`` in a text. ``kind`` is the name of the value or the kind of token.
+
+    If the form of the text does not show for certain where the secret ends, it ends at ``last`` at the latest.
+    """
 
     start: int
     end: int
     kind: str
+    last: int = 0
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The start and the end of the text to leave out."""
+        return self.start, max(self.end, self.last)
 
 
 def certainty(name: str) -> Certainty:
@@ -128,9 +142,7 @@ def certainty(name: str) -> Certainty:
 
 @lru_cache(maxsize=1 << 14)
 def _certainty(name: str) -> Certainty:
-    words = f"_{_HUMP.sub('_', name).lower()}_".replace("__", "_")
-    # Names may have a number or a place: HF_TOKEN_1, api-key2, API_KEY_PROD.
-    words = _VARIANT.sub("_", words)
+    words = _VARIANT.sub("_", f"_{_HUMP.sub('_', name).lower()}_".replace("__", "_"))
     if _ABOUT.search(words):
         return Certainty.NO
     if _CERTAIN.search(words):
@@ -176,7 +188,7 @@ def secrets_in(text: str) -> Iterator[Found]:
 
 def without_secrets(text: str) -> str:
     """Replace each secret in ``text`` with REPLACEMENT."""
-    return replaced(text, ((found.start, found.end) for found in secrets_in(text)))
+    return replaced(text, (found.span for found in secrets_in(text)))
 
 
 def replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -221,7 +233,7 @@ def _is_credential(scheme: str, text: str) -> bool:
 
 
 def _named_in(text: str) -> Iterator[Found]:
-    after = run = 0
+    after = begun = run = last = 0
     for found in _NAMED.finditer(text):
         name, assigned = found["name"], found["sep"].strip() not in ("", ",")
         found_certainty = certainty(name)
@@ -231,51 +243,71 @@ def _named_in(text: str) -> Iterator[Found]:
         next_one = not assigned and (not name.startswith("-") or text.startswith("-", found.end()))
         if not found_certainty or found.start() < after or next_one:
             continue
-        start, quote = _begin(text, found.end())
-        if quote:
-            end = _closed(text, start, quote, len(text) if found_certainty == Certainty.CERTAIN else _LONGEST + 1)
-            # The quote may be part of the secret.
-            end = _bare_end(text, end) if text.startswith(quote, end) else end
-        else:
+        certain = found_certainty == Certainty.CERTAIN
+        start, quote = _begin(text, found.end(), certain)
+        end = _closed(text, start, quote, certain) if quote else start
+        # The quote may be part of the secret.
+        if not quote or text.startswith(quote, end):
             # All names in a run without blanks share the end of the run, so it is computed only once.
-            run = run if start < run else _bare_end(text, start)
+            if not begun <= end < run:
+                begun, run = end, _bare_end(text, end)
             end = run
+        if certain and not quote:
+            header = _HEADERS.fullmatch(name) and assigned and _HEADER.match(text, start)
+            listed = _LIST.match(text, start)
+            end = max(end, listed.end() if listed else 0, header.end() if header else 0)
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
             continue
         if is_secret(name, text[start:end]) if certainty(name) else end - start >= SHORTEST:
             after = end
-            yield Found(start, end, name)
-            if certainty(name) == Certainty.CERTAIN and not found["lead"]:
-                after = _last_end(text, start, end)
-                yield Found(start, after, name)
+            # Only in a URL is it certain where the secret ends.
+            if certain and not found["lead"] and end > last:
+                last = _last_end(text, found.start(), start, end, quote)
+            yield Found(start, end, name, last)
 
 
-def _begin(text: str, at: int) -> tuple[int, str]:
+def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
     """The start of the value at ``at``, and the quote before it (or an empty text)."""
-    quote = _QUOTE.match(text, at)
+    quote = (_PREFIXED if certain else _QUOTE).match(text, at)
     start = quote.end() if quote else at
     scheme = _SCHEME.match(text, start)
-    return scheme.end() if scheme else start, quote[0] if quote else ""
+    return scheme.end() if scheme else start, quote[1] if quote else ""
 
 
-def _closed(text: str, start: int, quote: str, most: int) -> int:
-    """The end of the quoted value at ``start``, after at most ``most`` characters."""
-    end = text.find(quote, start, start + most)
-    return end if end >= 0 else min(start + most, len(text))
+def _closed(text: str, start: int, quote: str, certain: bool) -> int:
+    """The end of the quoted value at ``start``. If it is ``certain`` that this is a secret, it may have any length and
+    contain quotes after backslashes."""
+    limit = len(text) if certain else start + _LONGEST + 1
+    end = text.find(quote, start, limit)
+    while certain and end > start and text[end - 1] == "\\":
+        end = text.find(quote, end + 1)
+    return end if end >= 0 else min(limit, len(text))
 
 
-def _last_end(text: str, start: int, end: int) -> int:
-    """The last position where the value at ``start``, which seems to end at ``end``, may end: the end of the line.
+def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
+    """The last position where a value may end: the end of its line. Its name is at ``name``, and the value at ``start``
+    seems to end at ``end``.
 
-    In a text, any form of quotes, escapes, lists and headers may occur, so it is not certain which part of the line is
-    the secret. If the value goes on in the next lines, it may end at the end of the text.
+    There are more forms of quotes, escapes and lists than this module knows, so any part of the line may belong to the
+    value. Lines that are indented more than that of the name belong to it too, as do items of a list in YAML. If a
+    bracket or ``quote`` remains open, the value may go on to the end of the text.
     """
-    line = _LINE_END.search(text, end)
-    if line is None:
+    last = _line_end(text, end)
+    rest = text[start:last]
+    if any(rest.count(opened) > rest.count(closed) for opened, closed in ("[]", "{}", "()")):
         return len(text)
-    rest = text[start : line.start()]
-    goes_on = _BLOCK.fullmatch(rest) or any(rest.count(opened) > rest.count(closed) for opened, closed in _BRACKETS)
-    return len(text) if goes_on or text[start - 1] in "\"'" and rest.count(text[start - 1]) % 2 == 0 else line.start()
+    if quote and (rest.count(quote) - rest.count(f"\\{quote}")) % 2 == 0:
+        return len(text)
+    line = text[text.rfind("\n", 0, name) + 1 : name]
+    indent = line[: len(line) - len(line.lstrip(" \t"))]
+    while text.startswith((f"{indent} ", f"{indent}\t", f"{indent}- ", "\n", "\r\n"), last + 1):
+        last = _line_end(text, last + 1)
+    return last
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
 
 
 def _bare_end(text: str, start: int) -> int:

@@ -251,6 +251,27 @@ def test_a_token_that_was_cut_is_recognised_by_its_beginning(text: str, left: st
 
 def test_a_found_secret_is_replaced_by_its_name() -> None:
     assert [*secrets_in("x --token=abcdefgh1")] == [Found(10, 19, "--token")]
+    assert [*secrets_in("x --password=abcdefgh1 y")] == [Found(13, 22, "--password", 24)]
+
+
+def test_only_the_secret_of_a_line_is_left_out_where_it_is_repeated() -> None:
+    redactor = Redactor()
+    redactor.learn([b'["DB_PASSWORD=abcdefgh1 API_KEY=ijklmnop2 python /src/transformers/train_llama.py"]'])
+    text = "transformers/train_llama.py(12): python"
+    assert redactor.text(text) == text
+    assert redactor.text("k_abcdefgh1, ijklmnop2") == "k_redacted, redacted"
+
+
+@pytest.mark.parametrize(
+    ("text", "repeated"),
+    [("{'password': b'hunter22 abcvwxyz77'}", "hunter22 abcvwxyz77"), (r"password='it\'s secret99'", "s secret99"),
+     ("api_keys: ['aaaaaaaa1', 'bbbbbbbb2']", "bbbbbbbb2"),
+     ('Authorization: Digest username="bob", response="0123456789abcdef"', "0123456789abcdef")],
+)  # fmt: skip
+def test_a_secret_in_quotes_is_left_out_where_it_is_repeated(text: str, repeated: str) -> None:
+    redactor = Redactor()
+    redactor.learn([json.dumps([text]).encode()])
+    assert redactor.text(f"k {repeated}.") == "k redacted."
 
 
 def test_no_text_of_a_rule_looks_like_a_secret() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from perftool.readers import secrets
@@ -16,7 +19,8 @@ LONG = "a1B2c3D4e5F6g7H8i9J0" * 2
     ["apiToken", "PGPASSWORD", "MY_PASS", "AWS_SECRET_ACCESS_KEY", "db-password", "credentials", "HF_TOKEN",
      "authToken", "x-api-key", "APIKEY", "Authorization", "MYSQL_PWD", "clientSecret", "hpu.ACCESS_TOKEN", "--api-key",
      "REDIS_AUTH", "passWord", "DB_PASS_WORD", "passPhrase", "ssl-key-pass-phrase", "PassWd", "passcode", "pswd",
-     "license_key", "licenceKey", "pwd", "OPENAI_API_KEY_2", "OPENAI_API_KEY2", "HF_TOKEN_1", "api-key1"],
+     "license_key", "licenceKey", "pwd", "OPENAI_API_KEY_2", "OPENAI_API_KEY2", "HF_TOKEN_1", "api-key1",
+     "API_KEY_PROD", "apiKeyV2", "api_key_dev_2", "HF_TOKEN_v2_test", "DB_PASS_OLD"],
 )  # fmt: skip
 def test_values_of_secret_names_are_secrets(name: str) -> None:
     assert is_secret(name, SECRET)
@@ -27,7 +31,7 @@ def test_values_of_secret_names_are_secrets(name: str) -> None:
     ["max_tokens", "num_tokens", "tokens_per_s", "tokenizer", "pass_id", "bypass", "pad_token", "time_to_first_token",
      "token_type", "OLDPWD", "forward_pass", "cache_key", "primary_key", "keys", "compass", "author",
      "HF_TOKEN_PATH", "password_file", "per_output_token", "passed", "monkey", "pad_token_1", "max_tokens_2",
-     "forward_pass_2"],
+     "forward_pass_2", "tiktoken-0.9.0", "api_key_test_id", "max_tokens_main"],
 )  # fmt: skip
 def test_values_of_other_names_are_not_secrets(name: str) -> None:
     assert not is_secret(name, SECRET)
@@ -37,7 +41,7 @@ def test_values_of_other_names_are_not_secrets(name: str) -> None:
 def test_words_and_measures_are_not_tokens() -> None:
     for value in ("short", "generation", "12.345678ms", "1234567890", "<|begin_of_text|>", "[MASKED]", "x" * 600):
         assert not is_secret("token", value)
-    for value in ("", "None", "true", "******", "redacted"):
+    for value in ("", "None", "true", "******", "redacted", "[]", "{ }"):
         assert not is_secret("password", value)
 
 
@@ -101,16 +105,9 @@ def test_numbers_of_a_password_may_have_a_sign_a_fraction_or_an_exponent() -> No
     [
         (f"sbatch --export=ALL,HUB_TOKEN={SECRET},FOO=1 job.sh", "sbatch --export=ALL,HUB_TOKEN=redacted job.sh"),
         (f"MY_TOKEN={SECRET}|tee x", "MY_TOKEN=redacted x"),
-        (f"curl -H 'Cookie: sid={SECRET}; csrf=Yz88qq' host", "curl -H 'Cookie: redacted' host"),
         (f"https:\\/\\/user:{SECRET}@host", "https:\\/\\/user:redacted@host"),
-        (f"curl -H 'Authorization: ApiKey {SECRET}' host", "curl -H 'Authorization: redacted' host"),
-        (f"Authorization: AWS4 Credential=AK, Signature={SECRET}\nHost: x", "Authorization: redacted\nHost: x"),
-        (f"{{'api_keys': ['{SECRET}', 'B)b b'], 'x': 1}}", "{'api_keys': redacted], 'x': 1}"),
-        (f'[\\"--secret\\", [\\"{SECRET}\\",\\"B\\"]]', '[\\"--secret\\", redacted]]'),
-        (f"api_keys: [{SECRET}, B] x", "api_keys: redacted] x"),
-        (f"api_keys: ['{SECRET}', 'it is cu…", "api_keys: redacted"),
-        (rf"run --password=hunter2\ {SECRET} x", "run --password=redacted x"),
-        (rf"run --password=pa\$\$\({SECRET} x", "run --password=redacted x"),
+        (f"HF_TOKEN=b'{SECRET} x", "HF_TOKEN=redacted x"),
+        (rf"run --auth-token=pa\$\$\({SECRET} x", "run --auth-token=redacted x"),
         (f"postgres://u:pa/{SECRET}@host/db", "postgres://u:redacted@host/db"),
         (f"postgres:\\/\\/u:pa\\/{SECRET}@host", "postgres:\\/\\/u:redacted@host"),
         ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nxyz\n-----END PGP PRIVATE KEY BLOCK-----", "redacted"),
@@ -118,6 +115,73 @@ def test_numbers_of_a_password_may_have_a_sign_a_fraction_or_an_exponent() -> No
 )  # fmt: skip
 def test_the_whole_secret_of_a_text_is_left_out(text: str, left: str) -> None:
     assert without_secrets(text) == left
+
+
+@pytest.mark.parametrize(
+    "value",
+    [f"'{SECRET}' --lr 0.1", f"x\\ {SECRET} x", rf"pa\$\$\){SECRET} x", f'"a\\"b {SECRET}"', rf"'it\'s {SECRET}'",
+     f"b'hunter22 {SECRET}'}}", f'f"hunter22 {SECRET}"', f"u'a {SECRET}'", f"$'abc {SECRET}'", f"'ab''c {SECRET}'",
+     f"[['aaaaaaaa1'], ['{SECRET}']]", f'{{"a":{{"b":"aaaaaaaa1"}},"c":"{SECRET}"}}',
+     f"['aaaaaaaa1', 'B)b b {SECRET}'], 'x': 1}}", f"[aaaaaaaa1, {SECRET}] x",
+     f"str('ab', '{SECRET}')", f"(ab) {SECRET}"],
+)  # fmt: skip
+def test_after_the_name_of_a_password_the_rest_of_the_line_is_left_out(value: str) -> None:
+    for before in ("DB_PASSWORD=", "--password ", "api_keys: ", "['--api-key', ", "export PASSWORD := "):
+        clean = without_secrets(f"x --lr 1\n{before}{value}\n--lr 2")
+        assert re.fullmatch(rf"""x --lr 1\n{re.escape(before)}([bfu$]?["'])?redacted\n--lr 2""", clean)
+    quoted = json.dumps({"password": value})
+    assert SECRET not in without_secrets(quoted)
+    assert SECRET not in without_secrets(json.dumps(quoted))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [f"Cookie: sid={SECRET}; csrf=Yz88qq", f'Cookie: theme="dark"; session={SECRET}',
+     f"Set-Cookie: name=O'Brien; session={SECRET}", f"Authorization: ApiKey {SECRET}",
+     f"Authorization: AWS4 Credential=AK, Signature={SECRET}",
+     f'Authorization: Digest username="bob", realm="x", response="{SECRET}"',
+     f'Proxy-Authorization: OAuth oauth_nonce="k", oauth_signature="{SECRET}"'],
+)  # fmt: skip
+def test_the_whole_line_of_a_header_is_left_out(header: str) -> None:
+    left = f"{header.partition(':')[0]}: {'Digest ' * ('Digest' in header)}redacted"
+    assert without_secrets(f"GET /x\n{header}\nHost: x") == f"GET /x\n{left}\nHost: x"
+    assert without_secrets(f"curl -H '{header}' host") == f"curl -H '{left}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [f"password: |\n    a\n\n    {SECRET}", f"password: !!str >-  # x\n    {SECRET}", f"password: ab\n    {SECRET}",
+     f"api_keys:\n  - aaaaaaaa1\n  - {SECRET}", f"api_keys:\n    - aaaaaaaa1\n    - {SECRET}",
+     f'"api_keys": [\n    "aaaaaaaa1",\n    "{SECRET}"\n  ]', f"Cookie: a=1;\r\n  \tb={SECRET}"],
+)  # fmt: skip
+def test_indented_lines_after_the_name_of_a_password_are_left_out(value: str) -> None:
+    clean = without_secrets(f"  lr: 1\n  {value}\n  size: 2")
+    assert SECRET not in clean
+    assert clean.startswith("  lr: 1\n")
+    assert "[" in value or clean.endswith("\n  size: 2")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [f"'''ab\n{SECRET} c'''", f"'ab''\n{SECRET}'", f"'it\\'s\n{SECRET}'", f'[["ab"],\n["{SECRET}"]]',
+     f"['{SECRET}', 'it is cu…", f"'ab'\"'\"'c {SECRET}'"],
+)  # fmt: skip
+def test_a_password_whose_quotes_or_brackets_remain_open_goes_on(value: str) -> None:
+    clean = without_secrets(f"lr=1\npassword={value}\nsize=2")
+    assert clean.removesuffix("\nsize=2") in ("lr=1\npassword=redacted", "lr=1\npassword='redacted")
+
+
+def test_a_password_in_an_address_ends_before_the_next_parameter() -> None:
+    assert without_secrets(f"GET /x?password={SECRET}&lr=1 now") == "GET /x?password=redacted&lr=1 now"
+
+
+def test_an_empty_list_of_secrets_is_no_secret() -> None:
+    assert without_secrets("Namespace(api_keys=[], secrets={}, password=None, lr=1)").endswith("lr=1)")
+
+
+def test_each_secret_of_a_line_is_found() -> None:
+    text = f"DB_PASSWORD='{SECRET}' API_KEY=abcdefgh1 HF_TOKEN=ijklmnop2 python train.py"
+    assert [text[one.start : one.end] for one in secrets_in(text)] == [SECRET, "abcdefgh1", "ijklmnop2"]
 
 
 def test_an_ampersand_in_a_password_does_not_end_it() -> None:
@@ -129,11 +193,11 @@ def test_an_ampersand_in_a_password_does_not_end_it() -> None:
 def test_a_quote_or_a_bracket_inside_a_password_does_not_end_it(mark: str) -> None:
     secret = f"QW00erty{mark}Zx00cvbnMq"
     for before, after in (("", " now"), (" '--x", ", b"), (" (", ")"), (" ", "; ls")):
-        for name in ("DB_PASSWORD", "HF_TOKEN"):
-            text = f"run{before} {name}={secret}{after}"
-            assert without_secrets(text) == f"run{before} {name}=redacted{after}"
-    assert without_secrets(f"run DB_PASSWORD='{secret}' now") in (
-        "run DB_PASSWORD='redacted' now", "run DB_PASSWORD='redacted now"
+        assert without_secrets(f"run{before} HF_TOKEN={secret}{after}") == f"run{before} HF_TOKEN=redacted{after}"
+        [found] = secrets_in(f"run{before} DB_PASSWORD={secret}{after}")
+        assert found.end - found.start == len(secret)
+    assert without_secrets(f"run HF_TOKEN='{secret}' now") in (
+        "run HF_TOKEN='redacted' now", "run HF_TOKEN='redacted now"
     )  # fmt: skip
 
 
@@ -200,9 +264,12 @@ def test_a_name_may_be_of_any_length() -> None:
 
 HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", "://a:", "://'", "':", "<",
            "Bearer ", "-----BEGIN ", "a", "x_", " ",
-           "\\", 'token=\\"', "sk-", "?key=", "password=$", "token='auth=\"", "hf_", "-a",
+           "\\", 'token=\\"', "sk-", "?key=", "password=$", "token='auth=\"", 'token="|', "hf_", "-a",
            "\\'a=", "\\u0026", "&amp;", "\\u003d", "secret=[", 'secret=["', "secret=['\"", "secret=[]", "://a:b/",
-           ":\\/\\/a:", "password=\\$", "password=\\ ", "Authorization: ", "key_1")  # fmt: skip
+           ":\\/\\/a:", "password=\\$", "password=\\ ", "Authorization: ", "key_1",
+           'Cookie: ="', "Cookie: = ", "password='\\'", "password=b'",
+           "password=\n ", "  password: (a\n", " password: a\n", "secret=[\n", "secret=[]", "password=a b='\n", "\r",
+           "password=a\r", "_1", "password=a HF_TOKEN=")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -84,9 +84,9 @@ class Redactor:
     def text(self, text: str) -> str:
         """Remove the secrets from ``text``."""
         spans = []
-        for start, end, kind in secrets_in(text):
-            self._remember(kind, text[start:end])
-            spans.append((start, end))
+        for found in secrets_in(text):
+            self._remember(found.kind, text[found.start : found.end])
+            spans.append(found.span)
         # Join the spans right away to save memory, because a secret may be found at every character of a long text.
         if self._search:
             spans += joined(self._repeated(self._search.found(text)))
