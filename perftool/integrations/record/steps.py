@@ -123,7 +123,7 @@ class Steps:
             self._ended()
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        """Handle the first call of a module. This removes the global module hook before anything is compiled."""
+        """Handle the first call of a module that PyTorch does not compile or trace. This removes the global hook."""
         if _is_traced() or type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
