@@ -62,11 +62,14 @@ innermost AS (
     SELECT p.inside AS id, arg_max(c.id, (c.ts, -c."end", c.id)) AS call
     FROM nested_pairs(points, spans) AS p JOIN calls AS c ON c.id = p.outside GROUP BY p.inside
 ),
+-- A module inside a backward function is called again by checkpointing. A module around it only starts the backward pass,
+-- as one that trains another module does.
 placed AS (
     SELECT l.rank, coalesce(p.path, []) AS path, sum(l.ns) FILTER (f.id IS NULL) AS forward_ns, sum(l.ns) FILTER (f.id IS NOT NULL) AS backward_ns
-    FROM launched AS l LEFT JOIN inside_functions AS f USING (id) LEFT JOIN differentiated AS d USING (function)
-    LEFT JOIN innermost AS i ON i.id = l.id LEFT JOIN innermost AS b ON b.id = d.id
-    LEFT JOIN paths AS p ON p.id = coalesce(i.call, b.call)
+    FROM launched AS l LEFT JOIN inside_functions AS f USING (id) LEFT JOIN functions AS u ON u.id = f.function
+    LEFT JOIN differentiated AS d USING (function)
+    LEFT JOIN innermost AS i ON i.id = l.id LEFT JOIN calls AS c ON c.id = i.call LEFT JOIN innermost AS b ON b.id = d.id
+    LEFT JOIN paths AS p ON p.id = CASE WHEN c.ts < u.ts THEN coalesce(b.call, i.call) ELSE coalesce(i.call, b.call) END
     GROUP BY l.rank, coalesce(p.path, [])
 ),
 totals AS (SELECT rank, sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) AS ns FROM placed GROUP BY rank),
