@@ -120,6 +120,24 @@ def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
     assert lines(found("GAP106", *STARVED, *cut))[0][:3] == ("prog.py", 48, "main")
 
 
+def test_unused_work_of_a_module_is_named_by_the_line_that_calls_the_module() -> None:
+    """As in MAML: two of three calls of a module have no backward pass, and the line of these calls is to be edited."""
+    backward = "autograd::engine::evaluate_function: AddmmBackward0"
+    events = [function("meta.py(39): forward", 1, 1990)]
+    for at in (0, 1000):
+        numbers = [{"Sequence number": at + number} for number in (1, 3, 4)]
+        events += [step(at // 1000 + 1, at, 1000), x("aten::linear", at + 60, 100, **numbers[0])]
+        events += [x("aten::mean", at + 165, 5, **numbers[1]), x("aten::linear", at + 230, 60)]
+        events += [x("aten::linear", at + 400, 100, **numbers[2]), x(backward, at + 600, 100, **numbers[2])]
+        events += [x("Optimizer.step#SGD.step", at + 800, 50, "user_annotation")]
+        for line, ts, dur in ((94, 10, 200), (66, 220, 90), (58, 390, 120)):
+            events += [called("nn.Module: Learner_0", at + ts, dur, line)]
+            events += [function("learner.py(70): forward", at + ts + 1, dur - 2)]
+    one = found("STP104", *events)
+
+    assert lines(one) == [("meta.py", 94, "forward", 400_000), ("meta.py", 66, "forward", 180_000)]
+
+
 def test_the_body_of_a_loop_counts_for_the_function_with_the_loop() -> None:
     body = [function("images.py(5): normalize", 10 + 20 * n, 18) for n in range(20)]
     inner = [function("images.py(9): scale", 12 + 20 * n, 10) for n in range(20)]

@@ -71,6 +71,17 @@ def test_modules_that_checkpointing_calls_again_are_those_of_the_forward_pass(tm
     ]
 
 
+def test_a_module_that_only_starts_the_backward_pass_is_not_its_place(tmp_path: Path) -> None:
+    events = [step(1, 0, 20_000), module("Meta_0", 10, 500), module("Learner_0", 20, 60)]
+    events += op("mm", 30, 1, 100, **{"Sequence number": 1, "Fwd thread id": 0})
+    events += backward("Mm", 200, 2, 200, 1)
+    found = modules_of(events, tmp_path / "trace.json")
+    assert [(one.path, one.forward_ns, one.backward_ns) for one in found] == [
+        ("Meta", 100_000, 200_000),
+        ("Meta > Learner", 100_000, 200_000),
+    ]
+
+
 def test_without_modules_the_table_is_empty(tmp_path: Path) -> None:
     events = [event for event in trained() if event["cat"] != "python_function"]
     assert modules_of(events, tmp_path / "trace.json") == ()

@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 Source = dict[str, Any]
 MOST_SOURCES = 3
 # Columns used only to find sources and overlaps: lists of {ts, dur}.
-EVIDENCE_OF_PLACE = frozenset({"places", "host_time", WITHIN})
+EVIDENCE_OF_PLACE = frozenset({"places", "host_time", "host_calls", WITHIN})
 # Causes of idle time that are due to the host's Python code rather than to a single call.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
@@ -48,10 +48,10 @@ FROM ({_LAUNCHED}) AS l ASOF LEFT JOIN functions AS f ON f.track = l.track AND l
 def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]:
     """Add ``sources`` (file, line, function, ns, share), longest time first, to ``rows`` if stacks were recorded.
 
-    The sources are, in this order of preference, the lines that ran during the time in the column ``host_time``, the
-    lines that ran during idle time that the rule attributes to the host's Python code, the lines that launched the
-    device work in the column ``places``, and the lines that ran or launched the slices of the row. Both columns are
-    removed. A row that already has sources keeps them.
+    The sources are, in this order of preference, the lines that make the calls in the column ``host_calls``, the lines
+    that ran during the time in the column ``host_time``, the lines that ran during idle time that the rule attributes
+    to the host's Python code, the lines that launched the device work in the column ``places``, and the lines that ran
+    or launched the slices of the row. These columns are removed. A row that already has sources keeps them.
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return [_unplaced(row) for row in rows]
@@ -100,7 +100,11 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
     """The sources of each of ``rows``, found by ``rule`` on ``rank``."""
     if any("host_time" in row for row in rows):
         spans = [[(place["ts"], place["ts"] + place["dur"]) for place in row["host_time"] or ()] for row in rows]
-        return [_heaviest(lines_run(store, rank), *_united(_array(one)), idle=False) for one in spans]
+        ran = lines_run(store, rank)
+        return [
+            _calling(ran, row.get("host_calls") or ()) or _heaviest(ran, *_united(_array(one)), idle=False)
+            for row, one in zip(rows, spans, strict=True)
+        ]
     wanted = rule.explains if rule.explains or rule.relieves != "host" else _HOST_CAUSES
     causes = sorted(_HOST_CAUSES.intersection(wanted))
     if causes and (idle := _idle(store, rank, causes)):
@@ -115,6 +119,16 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
     ]
 
 
+def _calling(ran: FeedingLines, calls: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
+    """The lines of ``ran`` that make the longest ``calls`` (ts and dur). Empty if most calls come from other code."""
+    import numpy as np
+
+    moments = np.array([call["ts"] for call in calls], dtype=np.int64)
+    lengths = np.array([call["dur"] for call in calls], dtype=np.int64)
+    lines = _shares(ran, _spent_from(ran, moments, lengths), int(lengths.sum()))
+    return lines if _longest(lines)[1] > _MOSTLY else ()
+
+
 def _launching(
     store: TraceStore, rank: int, ran: FeedingLines, places: Sequence[Mapping[str, int]]
 ) -> tuple[Source, ...]:
@@ -125,12 +139,19 @@ def _launching(
     calls = store.select(_CAUSED, {"rank": rank, "times": list(took)})
     moments = np.array([call["ts"] for call in calls], dtype=np.int64)
     lengths = np.array([took[call["device_ts"]] for call in calls], dtype=np.int64)
+    return _shares(ran, _spent_from(ran, moments, lengths), int(lengths.sum()))
+
+
+def _spent_from(ran: FeedingLines, moments: Int64s, lengths: Int64s) -> Int64s:
+    """The sum of the ``lengths`` of each line of ``ran``, which count for the line that runs at the ``moments``."""
+    import numpy as np
+
     spent = np.zeros(len(ran.lines), dtype=np.int64)
     for track in ran.tracks:
         at = np.searchsorted(track.begins, moments, side="right") - 1
         runs = (at >= 0) & (moments < track.ends[np.maximum(at, 0)])
         np.add.at(spent, track.lines[at[runs]], lengths[runs])
-    return _shares(ran, spent, int(lengths.sum()))
+    return spent
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
