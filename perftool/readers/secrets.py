@@ -48,7 +48,7 @@ _CERTAIN = re.compile(
 )
 # The names of all secrets contain one of these. Most texts contain none, and need no further check.
 _HINT = re.compile(r"pass|pwd|pswd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
-_POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|^_pwd_$|_auth_")
+_POSSIBLE = re.compile(r"token_$|(?:^|[a-z0-9])_pass_$|^_pwd_$|_auth_")
 _UNIT = re.compile(
     r"_(?:per|each|first|next|last|prev|new|num|max|min|total|input|output|prompt|draft|generated|accepted|vision|image"
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
@@ -81,8 +81,8 @@ _SPECIAL = re.compile(r"<\|[^|]*\|>|<[/\w]+>|\[\w+\]")
 # A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``, ``&amp;sig=``. JSON and
 # HTML may escape ``&`` and ``=``.
 _NAMED = re.compile(
-    r"""(?:(?P<lead>[?&]|\\{1,8}u0026|&amp;)|(?<![\w.\-]))(?P<name>[\w.\-]+)(?:\\*["'])?"""
-    r"""(?P<sep>\s*(?::=|=>|[=:](?![=:])|\\{1,8}u003[dD])\s*|\s*,\s*|\s+)"""
+    r"""(?:(?P<lead>[?&]|\\{1,8}u0026|&amp;)|(?<![\w.\-]))(?P<name>[\w.\-]+)(?:\\*["'])?\]?"""
+    r"""(?P<sep>\s*(?:[:+?]=|=>|[=:](?![=:])|\\{1,8}u003[dD])\s*|\s*,\s*|\s+)"""
 )
 _QUOTE = re.compile(r"""(\\*["'])""")
 # Strings may have a prefix in Python (b'x') or in a shell ($'x').
@@ -155,7 +155,7 @@ def is_secret(name: str, value: str) -> bool:
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
     # A plain word is a token of a language model rather than a secret.
-    word = name == "token" and _WORD.fullmatch(value)
+    word = name in ("token", "pass") and _WORD.fullmatch(value)
     folder = name.strip("-").lower() == "pwd" and _FOLDER.match(value)
     other = word or folder or any(one.fullmatch(value) for one in (_MEASURE, _NONE, _SPECIAL))
     fits = _PLAIN.fullmatch(value) and not other

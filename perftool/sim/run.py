@@ -39,6 +39,8 @@ def run(
     require_script(script)
     trace, log, metrics = files(place(script, output))
     require_apart([str(trace), str(log), str(metrics)], [str(script)])
+    if not trace.exists() and (other := next((path for path in (log, metrics) if path.exists()), None)):
+        raise PerfToolError(f"{other} would be overwritten, but it is not from a simulation; choose another -o")
     for path in (trace, log, metrics):
         require_writable(path)
     simulation = Simulation(device_facts(device), mode)

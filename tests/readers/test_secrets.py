@@ -52,6 +52,10 @@ def test_a_number_is_a_secret_under_the_name_of_a_password_only() -> None:
 
 
 FORMS = {
+    "an environment of Python": f"os.environ['HF_TOKEN'] = '{SECRET}'",
+    "a name in brackets": f"auth[api_token]={SECRET}",
+    "a bare pass": f"--pass {SECRET}",
+    "an appended assignment": f"HF_TOKEN+={SECRET}",
     "an option": f"train.py --token={SECRET} --lr 0.1",
     "an option and a blank": f"train.py --api-key {SECRET}",
     "in quotes": f"run --password '{SECRET}' now",

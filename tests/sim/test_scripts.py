@@ -221,6 +221,15 @@ def test_a_script_that_uses_no_device_says_so(tmp_path: Path) -> None:
     assert (done.done.used, done.done.exit_code, done.kernels()) == (False, 0, [])
 
 
+def test_a_log_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("")
+    (tmp_path / "run.log").write_text("mine")
+    with pytest.raises(PerfToolError, match="would be overwritten"):
+        simulate(script, output=tmp_path / "run.json")
+    assert (tmp_path / "run.log").read_text() == "mine"
+
+
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         simulate(tmp_path / "none.py")
