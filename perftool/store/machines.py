@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from perftool.model.devices import is_rate
@@ -77,16 +78,15 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
         recorded_ns, quiet_ns = (_mean_ns(part, count) for part, _, count in parts)
         if recorded_ns and quiet_ns and quiet_ns > _MOST_LONGER * recorded_ns:
             parts.pop()
-        for part, profiled, count in parts:
-            counted = [_whole(part, name) for name in ("cpu_ns", "system_ns", "page_faults", "page_bytes")]
-            grown = _signed(part, "grown_bytes")
-            process, system, faults, page = counted
-            if process is None or system is None or faults is None or page is None or grown is None:
-                continue
-            if (faulted := faults * page) <= _MOST:
-                renewed = _renewed(system, faults, faulted, grown)
-                wall = _whole(part, "wall_ns")
-                rows.append((rank, profiled, count, wall, process, system, faults, faulted, grown, renewed))
+        counted = [_counted(part, profiled, count) for part, profiled, count in parts]
+        found_parts = [one for one in counted if one is not None]
+        # The system measures its time in ticks of some ms, so its time for one fault is estimated from the part with
+        # the most faults.
+        most = max(found_parts, key=lambda one: one.faults, default=None)
+        for one in found_parts:
+            renewed = None if most is None else _renewed(most, one)
+            rows.append((rank, one.profiled, one.steps, one.wall_ns, one.process_ns, one.system_ns, one.faults,
+                         one.faulted, one.grown, renewed))  # fmt: skip
     return rows
 
 
@@ -95,12 +95,38 @@ def _mean_ns(part: Mapping[str, Any], steps: int | None) -> float | None:
     return wall / steps if wall and steps else None
 
 
-def _renewed(system_ns: int, faults: int, faulted: int, grown: int) -> int | None:
-    if not faulted or system_ns > _MOST_NS_PER_FAULT * faults:
+@dataclass(frozen=True)
+class _Faults:
+    """The page faults of some steps, as in ``memory_faults``."""
+
+    profiled: bool
+    steps: int | None
+    wall_ns: int | None
+    process_ns: int
+    system_ns: int
+    faults: int
+    faulted: int
+    grown: int
+
+
+def _counted(part: Mapping[str, Any], profiled: bool, steps: int | None) -> _Faults | None:
+    process, system, faults, page = (
+        _whole(part, name) for name in ("cpu_ns", "system_ns", "page_faults", "page_bytes")
+    )  # fmt: skip
+    grown = _signed(part, "grown_bytes")
+    if process is None or system is None or faults is None or page is None or grown is None or faults * page > _MOST:
+        return None
+    return _Faults(profiled, steps, _whole(part, "wall_ns"), process, system, faults, faults * page, grown)
+
+
+def _renewed(most: _Faults, one: _Faults) -> int | None:
+    """The time that page faults on freed memory took, if each took as long as those of ``most``."""
+    if not one.faulted or most.system_ns > _MOST_NS_PER_FAULT * most.faults:
         return None
     # The memory by which the process grew was new to it, rather than freed and allocated again. Steps in which the
     # process shrank are not typical: typical steps free as much as they allocate.
-    return round(system_ns * max(0, faulted - abs(grown)) / faulted)
+    renewed = max(0, one.faulted - abs(one.grown)) / one.faulted
+    return round(most.system_ns / most.faults * one.faults * renewed)
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
