@@ -170,7 +170,7 @@ def test_queries_use_tables_and_params_that_exist(rule: Rule) -> None:
     assert [name for need in rule.needs for name in need.split(" or ") if name not in catalog()] == []
     assert (rule.sql is None) == (rule.code in ENGINE_RULES)
     params = {param.name for param in rule.params}
-    used = set(re.findall(r"\$(\w+)", rule.sql or ""))
+    used = set(re.findall(r"\$(\w+)", f"{rule.sql} {rule.whatif}"))
     assert used - params - GIVEN == set()
     assert params - used == set()
 
