@@ -49,7 +49,8 @@ _OUR_NAME = "habana_perf_tool: "
 _OUR_VARIABLES = "HABANA_PERF_TOOL_"
 # The fields of a finding that an agent needs.
 _OF_A_FINDING = (
-    "code", "name", "severity", "rank", "message", "short_fix", "gain", "location", "explained_by", "overlaps",
+    "code", "name", "severity", "rank", "message", "short_fix", "gain", "fix_gain", "location", "explained_by",
+    "overlaps",
 )  # fmt: skip
 
 

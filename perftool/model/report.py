@@ -76,7 +76,9 @@ class Finding:
 
     ``advice`` is false for findings that do not suggest a change to the run, such as those about the trace.
     ``explained_by`` is the code of the finding that explains the largest part of the lost time. The gain excludes that
-    part. ``overlaps`` lists larger findings whose gains count the same time: do not add the gains up.
+    part. ``overlaps`` lists larger findings whose gains count the same time: do not add the gains up. ``fix_gain`` is
+    the gain of all findings of the rule with the same fix on the rank, if there are several and their times are known
+    to be disjoint.
     """
 
     code: str
@@ -101,9 +103,15 @@ class Finding:
     short_fix: str = ""
     explained_by: str | None = None
     overlaps: tuple[Overlap, ...] = ()
+    fix_gain: Gain | None = None
 
     def __repr__(self) -> str:
         return f"<Finding {self.code}: {shorten(self.message, _LONGEST_REPR)}>"
+
+    @property
+    def whole_gain(self) -> Gain | None:
+        """The gain of the fix for all findings that it mends, if known; else the finding's own gain."""
+        return self.fix_gain or self.gain
 
     @property
     def late_ranks(self) -> list[int]:

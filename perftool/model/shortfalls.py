@@ -61,7 +61,8 @@ class Generation:
 class Reason:
     """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the texts can show any of them.
 
-    ``on`` limits the reason to CPUs or to accelerators.
+    ``on`` limits the reason to CPUs or to accelerators. If ``reshapes``, the fix does the same operations on other
+    shapes, which may be faster than what is attainable on these: only the peak itself bounds the gain.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Reason:
     fix: str
     short_fix: str
     on: Literal["accelerator", "cpu", "any"] = "accelerator"
+    reshapes: bool = False
 
     @property
     def condition(self) -> str:

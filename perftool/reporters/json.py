@@ -10,7 +10,7 @@ import orjson
 from perftool import __version__
 from perftool.model.iterations import Serving
 from perftool.model.replayed import ReplayedRun, ReplayModel
-from perftool.model.report import Finding, Location, Report, Share
+from perftool.model.report import Finding, Gain, Location, Report, Share
 from perftool.reporters.escape import json_text
 
 VERSION = 1
@@ -96,7 +96,6 @@ def _serving(serving: Serving) -> dict[str, Any]:
 
 def finding_dict(finding: Finding) -> dict[str, Any]:
     """Convert a finding to plain values."""
-    gain = finding.gain
     return {
         "code": finding.code, "name": finding.name, "severity": finding.severity,
         "confidence": finding.confidence, "subject": finding.subject, "message": finding.message,
@@ -104,13 +103,16 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
         "location": {**_place(finding.location), **_sources(finding.location)},
         "related": [{**_place(place), "name": place.name} for place in finding.related],
         "evidence": dict(finding.evidence),
-        "gain": gain and {
-            "ns_per_step": gain.ns_per_step, "share_of_step": gain.share_of_step, "kind": gain.kind,
-        },
+        "gain": _gain(finding.gain),
+        "fix_gain": _gain(finding.fix_gain),
         "fingerprint": finding.fingerprint, "suppressed": finding.suppressed, "benchmark": finding.benchmark,
         "advice": finding.advice, "explained_by": finding.explained_by,
         "overlaps": [asdict(overlap) for overlap in finding.overlaps], "url": finding.url,
     }  # fmt: skip
+
+
+def _gain(gain: Gain | None) -> dict[str, Any] | None:
+    return gain and {"ns_per_step": gain.ns_per_step, "share_of_step": gain.share_of_step, "kind": gain.kind}
 
 
 def _place(place: Location) -> dict[str, Any]:

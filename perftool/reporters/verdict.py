@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perftool.model.report import Finding, Report
+from perftool.model.report import Finding, Gain, Report
 from perftool.model.words import of_steps
 from perftool.units import format_ns, format_ratio
 
@@ -32,8 +32,12 @@ def origin(report: Report) -> str:
 
 
 def gain_text(finding: Finding) -> str:
-    """Format the gain per step, ``≤ 221 ms (57.8 %)``: an upper bound unless predicted; empty without a gain."""
-    gain = finding.gain
+    """Format the gain of ``finding``; empty without one."""
+    return amount_text(finding.gain)
+
+
+def amount_text(gain: Gain | None) -> str:
+    """Format ``gain``, per step, ``≤ 221 ms (57.8 %)``: an upper bound unless predicted; empty without a gain."""
     if gain is None:
         return ""
     bound = "" if gain.kind == "predicted" else "≤ "

@@ -21,6 +21,7 @@ _LEAST_CALL_NS = 2000
 # An op must take at least this many times the attainable time. Clocks and the order of calls cause smaller differences.
 _CLEARLY = 1.1
 _ENOUGH_CALLS = 10
+_OTHER_SHAPES = "the peak itself: the fix does the same operations on other shapes, whose attainable share is unknown"
 _MOST_NUMBER = 2**62
 _BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
@@ -67,7 +68,15 @@ def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
         fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}
         return {"reasons": [], **fixes}
     texts = {name: _filled(getattr(reason, name), row) for name in ("because", "short_fix", "fix")}
-    return {"reason": reason.name, "reasons": list(found), **texts}
+    return {"reason": reason.name, "reasons": list(found), **texts, **(_at_peak(row) if reason.reshapes else {})}
+
+
+def _at_peak(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The attainable time of ``row`` if its operations can run on other shapes: their time at the device's peak."""
+    return {
+        "attainable_ns": row["best_ns"], "lost_ns": row["kernel_ns"] - row["best_ns"],
+        "attainable_ratio": 1.0, "attainable_source": _OTHER_SHAPES,
+    }  # fmt: skip
 
 
 def _unexplained(bound: str) -> Unexplained | None:

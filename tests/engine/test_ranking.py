@@ -24,6 +24,16 @@ def test_the_largest_gain_comes_first_and_none_last() -> None:
     assert codes(finding("A001", None), finding("B001", 5), finding("C001", 9)) == ["C001", "B001", "A001"]
 
 
+def test_findings_that_one_fix_mends_stand_together_by_the_gain_of_the_fix() -> None:
+    both = Gain(110, 0.2)
+    small, large = (
+        replace(finding("C001", gain), short_fix="fix", subject=str(gain), fix_gain=both) for gain in (50, 60)
+    )
+    found = ranked([finding("A001", 100), finding("B001", 55), small, large], {})
+
+    assert [one.gain and one.gain.ns_per_step for one in found] == [60, 50, 100, 55]
+
+
 def test_a_wait_without_a_gain_ranks_by_its_share_of_the_time() -> None:
     pause = replace(finding("A001", None), evidence={"waited_ratio": 0.5})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import shipped_rules
-from perftool.engine.rules.shared_time import HostTime, host_time, with_overlaps
+from perftool.engine.rules.shared_time import HostTime, host_time, with_fix_gains, with_overlaps
 from perftool.model.recorded_on import RECORDED_KEY
 from perftool.model.report import Finding, Gain, Location, Overlap
 from perftool.reporters.terminal.answer import print_answer
@@ -46,6 +47,45 @@ def test_gains_that_do_not_fit_in_a_step_overlap() -> None:
     assert second(finding("A001", 600), finding("B001", 400)) == ()
     assert second(finding("A001", 700), finding("B001", 400, rank=1)) == ()
     assert second(finding("A001", 700), finding("B001", 400, rank=None)) == (Overlap("A001", certain=True),)
+
+
+def whole_gains(findings: Sequence[Finding], *spans: tuple[int, int]) -> list[int | None]:
+    times = {id(found): HostTime((span,)) for found, span in zip(findings, spans, strict=False)}
+    return [found.fix_gain and found.fix_gain.ns_per_step for found in with_fix_gains(findings, times, 1000)]
+
+
+def test_gains_of_one_fix_add_up_where_their_times_are_disjoint() -> None:
+    forward, backward = finding("A001", 300, short_fix="fix"), finding("A001", 200, short_fix="fix")
+    assert whole_gains((forward, backward), (0, 100), (100, 300)) == [500, 500]
+    assert whole_gains((forward, backward), (0, 100), (50, 300)) == [None, None]
+    # The time of the second one is unknown.
+    assert whole_gains((forward, backward), (0, 100)) == [None, None]
+    assert whole_gains((forward, replace(backward, short_fix="other")), (0, 100), (100, 300)) == [None, None]
+    assert whole_gains((forward, replace(backward, rank=1)), (0, 100), (100, 300)) == [None, None]
+    assert whole_gains((forward, replace(backward, code="B001")), (0, 100), (100, 300)) == [None, None]
+    # More than a step.
+    longer = finding("A001", 800, short_fix="fix")
+    assert whole_gains((forward, longer), (0, 100), (100, 300)) == [None, None]
+
+
+def test_time_somewhere_inside_ops_is_not_known_to_be_disjoint() -> None:
+    pair = finding("A001", 300, short_fix="fix"), finding("A001", 200, short_fix="fix")
+    times = {id(pair[0]): HostTime(((0, 9),)), id(pair[1]): HostTime(((10, 19),), inside=True)}
+    assert [found.fix_gain for found in with_fix_gains(pair, times, 1000)] == [None, None]
+
+
+def test_a_sum_is_predicted_only_if_all_its_gains_are() -> None:
+    bound = finding("A001", 300, short_fix="fix")
+    predicted = replace(bound, gain=Gain(200, 0.2, "predicted"))
+    spans = HostTime(((0, 9),)), HostTime(((10, 19),))
+
+    def kind(*pair: Finding) -> str:
+        times = dict(zip(map(id, pair), spans, strict=True))
+        gain = with_fix_gains(pair, times, 1000)[0].fix_gain
+        return gain.kind if gain else ""
+
+    assert kind(bound, predicted) == "bound"
+    assert kind(predicted, replace(predicted)) == "predicted"
 
 
 def test_a_symptom_does_not_overlap_its_cause() -> None:

@@ -13,7 +13,7 @@ from builders.reports import finding, reported, starved
 
 from perftool.engine.analysis import analyze, empty_report
 from perftool.model.inputs import ImportIssue
-from perftool.model.report import Gain, Location, Report, Source
+from perftool.model.report import Gain, Location, Overlap, Report, Source
 from perftool.reporters.console import make_console
 from perftool.reporters.terminal.answer import MOST_LINES, print_answer
 from perftool.reporters.terminal.choice import Choice
@@ -125,6 +125,19 @@ def test_findings_of_one_rule_with_one_fix_take_one_row(shown: Callable[..., lis
     report = reported(starved(), findings=[finding(), other])
 
     assert "GAP901 slow-loader x 2  ≤ 6.00 ms (60.0 %)" in shown(report)
+
+
+def test_a_row_of_disjoint_findings_shows_the_sum_of_their_gains(shown: Callable[..., list[str]]) -> None:
+    both = Gain(7_000_000, 0.7)
+    first = finding(fix_gain=both, overlaps=(Overlap("GAP902", certain=True),))
+    other = finding(
+        subject="other", fingerprint="fedcba9876543210", gain=Gain(1_000_000, 0.1), fix_gain=both,
+        overlaps=(Overlap("GAP902", certain=True), Overlap("GAP903", certain=True)),
+    )  # fmt: skip
+    lines = shown(reported(starved(), findings=[first, other]))
+
+    assert "GAP901 slow-loader x 2  ≤ 7.00 ms (70.0 %)" in lines
+    assert "       Load ahead (overlaps GAP902 and GAP903)" in lines
 
 
 def test_findings_of_one_rule_with_different_fixes_take_a_row_each(shown: Callable[..., list[str]]) -> None:

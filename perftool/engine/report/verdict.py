@@ -162,7 +162,7 @@ _TABLE_ONLY = 0.1
 
 def _gains_below(share: float, first: Finding) -> bool:
     """Whether the gain of ``first`` is known and less than ``share`` of the step."""
-    return first.gain is not None and first.gain.share_of_step < share
+    return first.whole_gain is not None and first.whole_gain.share_of_step < share
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
@@ -203,7 +203,7 @@ def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: i
     """
     if first is None:
         return 0
-    loose = loss.name != _NO_CORE and first.gain and first.gain.kind == "bound" and is_overloaded(findings)
+    loose = loss.name != _NO_CORE and first.whole_gain and first.whole_gain.kind == "bound" and is_overloaded(findings)
     return max(0, weight_ns(first, step_ns)) / (LOOSE if loose else 1)
 
 
@@ -246,15 +246,16 @@ def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: 
 
 def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
     """The loss of ``first`` in ns, and the time to compare it with."""
-    if first.gain is None:
+    gain = first.whole_gain
+    if gain is None:
         return 0, whole
     # If steps have two lengths, there are several long ones, so a long stretch is not a one-off event.
     recurs = first.code == UNSTABLE and run.run.lengths
     longest_ns = 0 if recurs else first.location.dur_ns or 0
-    if whole.steps > 1 and _happened_once(longest_ns, first.gain.share_of_step, whole, run):
+    if whole.steps > 1 and _happened_once(longest_ns, gain.share_of_step, whole, run):
         recorded_ns = _recorded_ns(run)
-        return round(first.gain.share_of_step * recorded_ns), _Whole(recorded_ns, 0, whole.word)
-    return first.gain.ns_per_step, whole
+        return round(gain.share_of_step * recorded_ns), _Whole(recorded_ns, 0, whole.word)
+    return gain.ns_per_step, whole
 
 
 def _happened_once(longest_ns: int, share: float, whole: _Whole, run: VerdictInput) -> bool:
@@ -281,11 +282,11 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
     # If the fix is to do some work less often, its time is spent rather than lost.
-    if (spent_on := first.evidence.get("spent_on")) and first.gain:
-        spent = f"{format_ratio(first.gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
+    if (spent_on := first.evidence.get("spent_on")) and first.whole_gain:
+        spent = f"{format_ratio(first.whole_gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
         return f"{spent} goes to {spent_on}."
     if gain and whole.ns:
-        predicted = first.gain is not None and first.gain.kind == "predicted"
+        predicted = first.whole_gain is not None and first.whole_gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
         # A fix for device work saves time in which the device is busy, so this time is not called lost.
         what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"

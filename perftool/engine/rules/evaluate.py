@@ -18,7 +18,7 @@ from perftool.engine.rules.predict_run import predicted_together
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.row_check import checked
 from perftool.engine.rules.rule_queries import MOST_BYTES, Answer, Context, run_sql, sql_values
-from perftool.engine.rules.shared_time import HostTime, host_time, with_overlaps
+from perftool.engine.rules.shared_time import HostTime, host_time, with_fix_gains, with_overlaps
 from perftool.engine.rules.sources import EVIDENCE_OF_PLACE, add_sources
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.links import rule_url
@@ -132,6 +132,8 @@ def conclude(
     own = {rule.code: rule for rule in rules}
     claimed = claimed_once(findings, causes, over_ranks, explains, blaming)
     kept = [graded(found, own[found.code]) if found.code in own else found for found in claimed]
+    if context.device == "cpu":
+        kept = with_fix_gains(kept, {id(kept[at]): time for at, time in times.items()}, context.step_ns)
     in_order = ranked(kept, causes, blaming, explains, context.step_ns)
     if context.device == "cpu":
         in_order = with_overlaps(in_order, {id(kept[at]): time for at, time in times.items()}, context.step_ns)

@@ -85,7 +85,8 @@ def ranked(
 
     Findings of the rules ``blaming`` stragglers precede all others, because other ranks cannot be faster than the one
     they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose bound does not prove a
-    larger gain. A symptom follows a cause of about the same size.
+    larger gain. A symptom follows a cause of about the same size. Findings that one fix mends stand together, by the
+    gain of that fix.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
@@ -94,9 +95,9 @@ def ranked(
                 key = found.rank, cause
                 foreseen[key] = max(foreseen.get(key, 0), found.gain.ns_per_step)
 
-    def order(finding: Finding) -> tuple[bool, float, bool, bool, int, str, str, int]:
+    def order(finding: Finding) -> tuple[bool, float, bool, bool, int, str, str, int, str, int]:
         gain = weight_ns(finding, step_ns)
-        if finding.gain and finding.gain.kind == "bound":
+        if finding.whole_gain and finding.whole_gain.kind == "bound":
             same = max((foreseen.get((finding.rank, cause), 0) for cause in explains.get(finding.code, ())), default=0)
             if same < gain <= LOOSE * same:
                 gain = same - 0.5
@@ -107,19 +108,22 @@ def ranked(
         symptom = finding.code in explained_by
         if symptom:
             gain /= _SAME
-        return (others, -gain, not finding.advice, symptom, severity, finding.code, finding.subject, finding.rank or 0)
+        # Findings of one fix have one weight.
+        fix, own = (finding.short_fix, finding.gain.ns_per_step) if finding.fix_gain and finding.gain else ("", 0)
+        last = (finding.code, fix, -own, finding.subject, finding.rank or 0)
+        return (others, -gain, not finding.advice, symptom, severity, *last)
 
     return tuple(sorted(findings, key=order))
 
 
 def weight_ns(finding: Finding, step_ns: int) -> float:
-    """The value of ``finding`` in ns per step: its gain, or else the part of ``step_ns`` in which requests wait
-    (``waited_ratio`` in the evidence); negative if neither is known.
+    """The value of ``finding`` in ns per step: the gain of its fix, or else the part of ``step_ns`` in which requests
+    wait (``waited_ratio`` in the evidence); negative if neither is known.
 
     A fix that only spreads a pause over many steps shortens the wait of requests, but not the mean step.
     """
-    if finding.gain is not None:
-        return finding.gain.ns_per_step
+    if finding.whole_gain is not None:
+        return finding.whole_gain.ns_per_step
     waited = finding.evidence.get("waited_ratio")
     known = isinstance(waited, (int, float)) and 0 < waited <= 1
     return float(waited) * max(step_ns, 1) if known and waited else -1.0
@@ -142,7 +146,7 @@ def led_by_largest(
     if lead is None or not lead.gain or not first.gain:
         return tuple(findings)
     alike = _SAME if first.gain.kind == "predicted" else _ALIKE
-    if first.gain.ns_per_step > alike * lead.gain.ns_per_step:
+    if weight_ns(first, 0) > alike * weight_ns(lead, 0):
         return tuple(findings)
     others = [found for found in findings if found is not lead]
     at = others.index(first)

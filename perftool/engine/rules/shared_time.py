@@ -1,12 +1,14 @@
-"""Finds pairs of findings whose gains count the same time, so that a reader does not add them up."""
+"""Finds pairs of findings whose gains count the same time, so that a reader does not add them up, and adds up the gains
+of findings that one fix mends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal
 
-from perftool.model.report import Finding, Overlap
+from perftool.model.report import Finding, Gain, Overlap
 
 Span = tuple[int, int]
 # The column in which a rule without intervals of its own gives intervals that contain its time: a list of {ts, dur}.
@@ -37,6 +39,41 @@ def host_time(row: Mapping[str, Any]) -> HostTime:
     if row.get(WITHIN):
         return HostTime(_united(row[WITHIN]), inside=True)
     return HostTime(_united([*(row.get("related") or ()), row]))
+
+
+def with_fix_gains(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> list[Finding]:
+    """Add to ``findings`` the gain of all findings of the same rule and rank with the same fix, where their times are
+    disjoint.
+
+    ``times`` maps the ``id()`` of a finding to its host time. If the sum exceeds a step of ``step_ns``, or if the time
+    of a finding is unknown, the gains may count the same time, so they are not added up.
+    """
+    of_fix: dict[tuple[str, str, int | None], list[Finding]] = {}
+    for found in findings:
+        if found.gain and found.gain.ns_per_step > 0 and found.advice and found.short_fix:
+            of_fix.setdefault((found.code, found.short_fix, found.rank), []).append(found)
+    whole: dict[int, Gain] = {}
+    for members in of_fix.values():
+        known = [time for found in members if (time := times.get(id(found))) and time.spans and not time.inside]
+        gain = sum_of(members)
+        if 1 < len(members) == len(known) and gain and gain.ns_per_step <= step_ns and _are_disjoint(known):
+            whole.update((id(found), gain) for found in members)
+    return [replace(found, fix_gain=whole[id(found)]) if id(found) in whole else found for found in findings]
+
+
+def sum_of(findings: Iterable[Finding]) -> Gain | None:
+    """The sum of the gains of ``findings``: a prediction if all are; None without a gain."""
+    gains = [found.gain for found in findings if found.gain]
+    if not gains:
+        return None
+    kind: Literal["predicted", "bound"] = "predicted" if all(one.kind == "predicted" for one in gains) else "bound"
+    return Gain(sum(one.ns_per_step for one in gains), sum(one.share_of_step for one in gains), kind)
+
+
+def _are_disjoint(times: Sequence[HostTime]) -> bool:
+    """Whether no two of ``times`` share any time."""
+    spans = sorted(span for time in times for span in time.spans)
+    return all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def with_overlaps(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> tuple[Finding, ...]:
@@ -70,7 +107,8 @@ def _overlap(first: Finding, second: Finding, times: Mapping[int, HostTime], ste
         return None
     if not first.gain or not second.gain or not _same_rank(first, second):
         return None
-    if first.gain.ns_per_step + second.gain.ns_per_step > _EXCESS * step_ns:
+    gains = [one.whole_gain.ns_per_step for one in (first, second) if one.whole_gain]
+    if sum(gains) > _EXCESS * step_ns:
         return Overlap(first.code, certain=True)
     one, other = times.get(id(first)), times.get(id(second))
     if one is None or other is None or (one.inside and other.inside):

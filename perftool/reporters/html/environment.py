@@ -18,7 +18,7 @@ from perftool.reporters.efficiency import shapes_text, share_text
 from perftool.reporters.escape import json_text, one_line
 from perftool.reporters.labels import format_metric
 from perftool.reporters.modules import module_label
-from perftool.reporters.verdict import gain_text
+from perftool.reporters.verdict import amount_text, gain_text
 from perftool.reporters.waiting import waiting_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
@@ -38,8 +38,8 @@ def environment() -> Environment:
     made.filters.update(
         ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
         code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
-        unbroken=_unbroken, gain=gain_text, shapes=shapes_text, best=share_text, why_no_model=why_no_model,
-        cause_url=cause_url, capital=_capital, chain_title=chain_title, kernel=kernel_text,
+        unbroken=_unbroken, amount=amount_text, gain=gain_text, shapes=shapes_text, best=share_text,
+        why_no_model=why_no_model, cause_url=cause_url, capital=_capital, chain_title=chain_title, kernel=kernel_text,
         waiting=waiting_text, module_label=module_label,
     )  # fmt: skip
     return made

@@ -13,6 +13,7 @@ from rich.text import Text
 from perftool.engine.report.across_ranks import grouped
 from perftool.engine.report.device_words import is_well_fed
 from perftool.engine.report.verdict import NOTICEABLE
+from perftool.engine.rules.shared_time import sum_of
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
 from perftool.reporters.escape import one_line
@@ -23,7 +24,7 @@ from perftool.reporters.terminal.bar import bar
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.time_parts import time_parts
-from perftool.reporters.verdict import gain_text, origins, overlap_text
+from perftool.reporters.verdict import amount_text, origins, overlap_text
 
 MOST_LINES = 26
 _MOST_FINDINGS = 5
@@ -144,7 +145,7 @@ def _remark(read: InputFile, message: str) -> str:
 
 def _rows(report: Report, choice: Choice) -> list[_Row]:
     """List the advice that is severe enough, most worthwhile first: one row per rule and fix, with the gain of its
-    first finding."""
+    first finding or, if the times of its findings are disjoint, with the sum of their gains."""
     chosen = choice.of(report.findings)
     of_fix: dict[tuple[str, str], list[Sequence[int]]] = {}
     for group in grouped(chosen):
@@ -165,8 +166,10 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     first = findings[0]
     times = f" x {len(findings)}" if len(findings) > 1 else ""
     where = f" on {ranks} ranks" if ranks > 1 else _awaited(findings)
-    cells = (f"{first.code} {first.name}{times}{where}", gain_text(first), shown_sources(first, 1))
-    overlap = overlap_text(first)
+    mended = [one for one in findings if one.rank == first.rank] if first.fix_gain else [first]
+    cells = (f"{first.code} {first.name}{times}{where}", amount_text(sum_of(mended)), shown_sources(first, 1))
+    overlaps = tuple(dict.fromkeys(overlap for one in mended for overlap in one.overlaps))
+    overlap = overlap_text(replace(first, overlaps=overlaps))
     return _Row(first, cells, one_line(f"{first.short_fix} ({overlap})" if overlap else first.short_fix))
 
 

@@ -8,7 +8,7 @@ from perftool.model.report import Report
 from perftool.reporters.escape import one_line
 from perftool.reporters.naming import device_name, step_time
 from perftool.reporters.sources import shown_sources
-from perftool.reporters.verdict import gain_text
+from perftool.reporters.verdict import amount_text
 from perftool.units import format_ratio
 
 
@@ -21,9 +21,9 @@ def line_of(trace: str, report: Report, width: int) -> Text:
         f"{format_ratio(busy) + ' busy' if busy is not None else '':>12}",
     )
     first = next(iter(report.advice), None)
-    parts = (
-        [f"{first.code} {first.name}", gain_text(first), shown_sources(first, 1)] if first else ["nothing to change"]
-    )
+    parts = ["nothing to change"]
+    if first:
+        parts = [f"{first.code} {first.name}", amount_text(first.whole_gain), shown_sources(first, 1)]
     advice = one_line("  ".join(filter(None, parts)))
     return Text(f"{one_line(trace):<{width}}  {'  '.join(map(one_line, cells))}  {advice}")
 

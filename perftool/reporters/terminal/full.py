@@ -37,7 +37,7 @@ from perftool.reporters.terminal.tables import (
     shares_table,
     steps_table,
 )
-from perftool.reporters.verdict import overlap_text
+from perftool.reporters.verdict import amount_text, overlap_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -239,6 +239,9 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], rep
     if finding.explained_by:
         explained = "the gain excludes the part that {} explains" if finding.gain else "explained by {}"
         _paragraph(Text(explained.format(finding.explained_by), style="dim"), console)
+    if finding.fix_gain:
+        every = amount_text(finding.fix_gain)
+        _paragraph(Text(f"all findings of {finding.code} with this fix: {every}{per}", style="dim"), console)
     if overlap := overlap_text(finding):
         _paragraph(Text(f"the gain {overlap}: do not add them up", style="dim"), console)
     if others:

@@ -1,6 +1,7 @@
 -- The ops of op_efficiency that could be much faster, each with one of its kernels. Used by op_shortfalls.
 --
--- Only ops with at least 2 % of a rank's device work are considered.
+-- Only ops with at least 2 % of a rank's device work are considered. For convolutions, calls with one filter count
+-- together: over sentences, the shape of the input differs from step to step.
 --
 -- needs: op_efficiency, _op_work, _op_bounds, device_ops, ops, windows, devices, _name_roles
 -- empty without: _op_bounds.memory_ns
@@ -38,7 +39,8 @@ WITH top AS (
            flops * calls AS flops, bytes * calls AS bytes
     FROM op_efficiency
     WHERE source = 'op' AND input_dims IS NOT NULL AND roofline_ratio < 0.8
-    QUALIFY kernel_ns > 0.02 * sum(kernel_ns) OVER (PARTITION BY rank)
+    QUALIFY sum(kernel_ns) OVER (PARTITION BY rank, name, CASE WHEN kind = 'convolution' THEN input_dims->>(CASE WHEN name LIKE '%backward' THEN '$[2]' ELSE '$[1]' END)
+                                                               ELSE input_dims || input_types END) > 0.02 * sum(kernel_ns) OVER (PARTITION BY rank)
 ),
 rated AS (
     SELECT w.rank, w.name, w.input_dims, w.input_types, coalesce(sum(b.compute_ns), 0) AS compute_ns, sum(b.memory_ns) AS memory_ns,
