@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -118,6 +118,15 @@ class Finding:
         """The ranks that others wait for, from the evidence; empty if the evidence has no valid list of them."""
         late = self.evidence.get("late_ranks")
         return late if isinstance(late, list) and all(isinstance(rank, int) for rank in late) else []
+
+
+def sum_of(findings: Iterable[Finding]) -> Gain | None:
+    """The sum of the gains of ``findings``: a prediction if all are; None without a gain."""
+    gains = [found.gain for found in findings if found.gain]
+    if not gains:
+        return None
+    kind: Literal["predicted", "bound"] = "predicted" if all(one.kind == "predicted" for one in gains) else "bound"
+    return Gain(sum(one.ns_per_step for one in gains), sum(one.share_of_step for one in gains), kind)
 
 
 @dataclass(frozen=True)

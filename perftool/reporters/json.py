@@ -112,7 +112,9 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
 
 
 def _gain(gain: Gain | None) -> dict[str, Any] | None:
-    return gain and {"ns_per_step": gain.ns_per_step, "share_of_step": gain.share_of_step, "kind": gain.kind}
+    if gain is None:
+        return None
+    return {"ns_per_step": gain.ns_per_step, "share_of_step": gain.share_of_step, "kind": gain.kind}
 
 
 def _place(place: Location) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
-from perftool.model.report import Finding, Gain, Overlap
+from perftool.model.report import Finding, Gain, Overlap, sum_of
 
 Span = tuple[int, int]
 # The column in which a rule without intervals of its own gives intervals that contain its time: a list of {ts, dur}.
@@ -59,15 +59,6 @@ def with_fix_gains(findings: Sequence[Finding], times: Mapping[int, HostTime], s
         if 1 < len(members) == len(known) and gain and gain.ns_per_step <= step_ns and _are_disjoint(known):
             whole.update((id(found), gain) for found in members)
     return [replace(found, fix_gain=whole[id(found)]) if id(found) in whole else found for found in findings]
-
-
-def sum_of(findings: Iterable[Finding]) -> Gain | None:
-    """The sum of the gains of ``findings``: a prediction if all are; None without a gain."""
-    gains = [found.gain for found in findings if found.gain]
-    if not gains:
-        return None
-    kind: Literal["predicted", "bound"] = "predicted" if all(one.kind == "predicted" for one in gains) else "bound"
-    return Gain(sum(one.ns_per_step for one in gains), sum(one.share_of_step for one in gains), kind)
 
 
 def _are_disjoint(times: Sequence[HostTime]) -> bool:

@@ -13,9 +13,8 @@ from rich.text import Text
 from perftool.engine.report.across_ranks import grouped
 from perftool.engine.report.device_words import is_well_fed
 from perftool.engine.report.verdict import NOTICEABLE
-from perftool.engine.rules.shared_time import sum_of
 from perftool.model.inputs import InputFile
-from perftool.model.report import Finding, Report
+from perftool.model.report import Finding, Report, sum_of
 from perftool.reporters.escape import one_line
 from perftool.reporters.naming import facts, run_title
 from perftool.reporters.serving import server_lines
