@@ -9,7 +9,6 @@ from pathlib import Path
 from types import FrameType
 
 from perftool.errors import PerfToolError
-from perftool.signals import after_native_imports
 from perftool.sim import MODES, simulate
 
 
@@ -48,5 +47,5 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 if __name__ == "__main__":
     # As after Ctrl-C, write the files.
-    signal.signal(signal.SIGTERM, after_native_imports(_interrupt))
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(main())
