@@ -135,7 +135,7 @@ def test_unsupported_features_are_refused_with_a_message(package: Any, tmp_path:
 
     with pytest.raises(PerfToolError, match=r"summary\(\) is not supported"):
         profiler.summary()
-    with pytest.raises(PerfToolError, match="nothing was recorded"):
+    with pytest.raises(PerfToolError, match="nothing has been recorded"):
         _ = profiler.report
 
 

@@ -60,13 +60,15 @@ FETCH = Case("", "", (), metadata={"perftoolRecording": RECORDER}, events=(
      "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
     {"cat": "python_function", "name": "data.py(7): __getitem__", "ts": 10, "dur": 20},
 ))  # fmt: skip
-# A forward and a backward pass on the CPU.
+# A forward and a backward pass on the CPU, without stacks and with them.
 BACKWARD = Case("", "", (), events=(
     {"cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 20, "args": {"Sequence number": 1}},
     {"cat": "cpu_op", "name": "autograd::engine::evaluate_function: MmBackward0", "ts": 30, "dur": 40,
      "args": {"Sequence number": 1}},
     {"cat": "cpu_op", "name": "aten::mm", "ts": 35, "dur": 30},
 ))  # fmt: skip
+MODULE = {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 25}
+TRAINED = Case("", "", (), events=(MODULE, *BACKWARD.events))
 _MOST_STORES = 4
 # Tables that are dropped once the slices have been built.
 DROPPED = {name for table in catalog().values() for name in table.drops}
@@ -91,6 +93,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TraceStore
             BLOCK,
             FETCH,
             BACKWARD,
+            TRAINED,
         ):
             store = open_until.enter_context(TraceStore())
             add_case(store, case, tmp_path_factory.mktemp("case"))
