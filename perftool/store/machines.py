@@ -79,12 +79,11 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
         if recorded_ns and quiet_ns and quiet_ns > _MOST_LONGER * recorded_ns:
             parts.pop()
         counted = [_counted(part, profiled, count) for part, profiled, count in parts]
-        found_parts = [one for one in counted if one is not None]
-        # The system measures its time in ticks of some ms, so its time for one fault is estimated from the part with
-        # the most faults.
-        most = max(found_parts, key=lambda one: one.faults, default=None)
-        for one in found_parts:
-            renewed = None if most is None else _renewed(most, one)
+        known = [one for one in counted if one is not None]
+        for one in known:
+            # The system measures its time in ticks of some ms, so its time for one fault is estimated from the part
+            # with the most faults.
+            renewed = _renewed(max(known, key=lambda part: part.faults), one)
             rows.append((rank, one.profiled, one.steps, one.wall_ns, one.process_ns, one.system_ns, one.faults,
                          one.faulted, one.grown, renewed))  # fmt: skip
     return rows
