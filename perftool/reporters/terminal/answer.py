@@ -27,6 +27,8 @@ from perftool.reporters.verdict import amount_text, origins, overlap_text
 
 MOST_LINES = 26
 _MOST_FINDINGS = 5
+# Sentences of context are left out if these findings would not fit below them.
+_LEAST_FINDINGS = 3
 _MOST_NOTES = 2
 _MOST_NAMED = 4
 _SHORTEST_NAME = 12
@@ -62,23 +64,27 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     served = [row for line in server_lines(report) for row in _wrapped(Text(one_line(line)), console)]
     above += [Text(), *served] if served else []
     picture = bar(parts, console)
-    context = _most_important(verdict.context)
-    above += _wrapped(Text(one_line(context)), console) if context else []
-    above += [Text(), *picture] if picture else []
+    figures = [Text(), *picture] if picture else []
     groups = group_lines(report)
-    above += [Text(), *(line for row in groups for line in _wrapped(row, console))] if groups else []
+    figures += [Text(), *(line for row in groups for line in _wrapped(row, console))] if groups else []
     rows = _rows(report, choice)
-    shown = rows[: choice.top] if choice.top is not None else _fitting(rows, MOST_LINES - len(above), report, console)
-    heads = _heads(report)
-    for line in [*above, *_table(shown, console, heads), Text(), *_below(report, choice, shown, console)]:
+    room = MOST_LINES - len(above) - len(figures)
+    context = _context(verdict.context, room - _height(rows[:_LEAST_FINDINGS], report, console), console)
+    shown = rows[: choice.top] if choice.top is not None else _fitting(rows, room - len(context), report, console)
+    table = _table(shown, console, _heads(report))
+    for line in [*above, *context, *figures, *table, Text(), *_below(report, choice, shown, console)]:
         console.print(line, soft_wrap=True)
 
 
-def _most_important(sentences: Sequence[str]) -> str:
-    """Keep as many of the first ``sentences`` as fit in ``_MOST_CONTEXT``, at least one. ``--full`` prints all."""
-    ends = accumulate(len(one) + 1 for one in sentences)
-    return " ".join(one for at, (one, end) in enumerate(zip(sentences, ends, strict=True))
-                    if not at or end <= _MOST_CONTEXT)  # fmt: skip
+def _context(sentences: Sequence[str], room: int, console: Console) -> list[Text]:
+    """Wrap as many of the first ``sentences`` as fit in ``room`` lines and in ``_MOST_CONTEXT``, at least one.
+    ``--full`` prints all."""
+    ends = list(accumulate(len(one) + 1 for one in sentences))
+    for count in range(len(sentences), 0, -1):
+        lines = _wrapped(Text(one_line(" ".join(sentences[:count]))), console)
+        if count == 1 or (ends[count - 1] <= _MOST_CONTEXT and len(lines) <= room):
+            return lines
+    return []
 
 
 def _heads(report: Report) -> tuple[str, str, str]:
@@ -88,11 +94,14 @@ def _heads(report: Report) -> tuple[str, str, str]:
 def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:
     """Keep the first ``rows`` that fit in ``room`` lines together with the lines below them, at least one."""
     for count in range(min(_MOST_FINDINGS, len(rows)), 1, -1):
-        fitting = rows[:count]
-        lines = len(_table(fitting, console, _heads(report))) + 1 + len(_below(report, Choice(), fitting, console))
-        if lines <= room:
-            return fitting
+        if _height(rows[:count], report, console) <= room:
+            return rows[:count]
     return rows[:1]
+
+
+def _height(rows: Sequence[_Row], report: Report, console: Console) -> int:
+    """The number of lines of a table of ``rows`` and of the lines below it."""
+    return len(_table(rows, console, _heads(report))) + 1 + len(_below(report, Choice(), rows, console))
 
 
 def _header(report: Report, console: Console) -> list[Text]:
