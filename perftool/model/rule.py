@@ -69,6 +69,7 @@ class Rule:
     the cause that explains it.
     ``needs_names``: names of host slices, with ``*`` as a wildcard. If none of them occurs, the query is skipped, and
     the rule finds nothing.
+    ``only_if``: a cheap query. If it returns no row, ``sql`` is skipped, and the rule finds nothing.
     ``advice``: false for a rule about the trace instead of the run.
     ``explains``: the causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this
     rule accounts for.
@@ -101,6 +102,7 @@ class Rule:
     scope: Scope = "rank"
     explained_by: tuple[str, ...] = field(default=())
     needs_names: tuple[str, ...] = field(default=())
+    only_if: str | None = None
     advice: bool = True
     explains: tuple[str, ...] = field(default=())
     relieves: Side | None = None

@@ -170,6 +170,7 @@ def test_a_pack_without_cases_gets_a_remark(run: Run) -> None:
             "OPS901: key find.sql: $least is neither a threshold of the rule nor one of steps,",
         ),
         ("AS subject", "AS op", "OPS901: key find.sql: no column is called subject"),
+        ("[find]", "[find]\nonly_if = 'FROM opps'", "OPS901: key find.only_if: there is no table 'opps'"),
         (
             "{calls}",
             "{reads}",

@@ -90,6 +90,16 @@ def test_a_rule_without_its_names_finds_nothing(names: str, found: int, run: Cal
 
 
 @pytest.mark.parametrize(
+    ("condition", "found"), [("SELECT 1 FROM steps", 1), ("SELECT 1 FROM steps WHERE dur > $limit * 1e9", 0)]
+)
+def test_a_rule_whose_condition_has_no_row_finds_nothing(
+    condition: str, found: int, opened: TraceStore, tmp_path: Path
+) -> None:
+    one = replace(rule(tmp_path), only_if=condition)
+    assert len(evaluate(opened, [one], CONTEXT, CRASHED).findings) == found
+
+
+@pytest.mark.parametrize(
     ("sql", "message", "error"),
     [
         ("SELECT nonsense FROM steps", None, "nonsense"),
@@ -169,5 +179,6 @@ def test_only_rules_equal_to_shipped_ones_are_trusted() -> None:
     assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)
     assert not any(is_shipped(replace(rule, code="USR901")) for rule in shipped)
     assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)
+    assert not any(is_shipped(replace(rule, only_if="SELECT 2")) for rule in shipped)
     # The SQL about the effects of a fix must be the shipped SQL as well, because any other is as unsafe as a user's.
     assert not any(is_shipped(replace(rule, whatif="SELECT 1")) for rule in shipped)

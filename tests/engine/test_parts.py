@@ -124,7 +124,7 @@ def test_a_rule_with_another_key_that_changes_its_rows_is_another_rule() -> None
     rule = next(rule for rule in RULES if rule.scope == "rank" and rule.sql)
     changes: list[dict[str, Any]] = [
         {"relieves": "device" if rule.relieves == "host" else "host"}, {"explains": ("python", *rule.explains)},
-        {"needs_names": ("none", *rule.needs_names)}, {"tags": ("recorder", *rule.tags)},
+        {"needs_names": ("none", *rule.needs_names)}, {"only_if": "SELECT 1"}, {"tags": ("recorder", *rule.tags)},
     ]  # fmt: skip
     assert all(digests([replace(rule, **change)]) != digests([rule]) for change in changes)
     assert digests([replace(rule, message="Other words")]) == digests([rule])

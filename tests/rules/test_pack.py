@@ -170,14 +170,15 @@ def test_queries_use_tables_and_params_that_exist(rule: Rule) -> None:
     assert [name for need in rule.needs for name in need.split(" or ") if name not in catalog()] == []
     assert (rule.sql is None) == (rule.code in ENGINE_RULES)
     params = {param.name for param in rule.params}
-    used = set(re.findall(r"\$(\w+)", f"{rule.sql} {rule.whatif}"))
+    used = set(re.findall(r"\$(\w+)", f"{rule.only_if} {rule.sql} {rule.whatif}"))
     assert used - params - GIVEN == set()
     assert params - used == set()
 
 
 @every_rule
 def test_queries_use_documented_tables_only(rule: Rule) -> None:
-    assert re.findall(r"(?i)\b(?:FROM|JOIN)\s+((?:_|raw\b)\w*)", rule.sql or "") == []
+    sql = f"{rule.only_if} {rule.sql}"
+    assert re.findall(r"(?i)\b(?:FROM|JOIN)\s+((?:_|raw\b)\w*)", sql) == []
     assert [need for need in rule.needs if need.startswith("_")] == []
 
 

@@ -215,7 +215,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 @of_each({rule.code: rule for rule in shipped_rules() if rule.sql})
 def test_shipped_rules_would_be_allowed_too(rule: Rule, connection: duckdb.DuckDBPyConnection) -> None:
     """The allowed functions include everything that shipped rules use, so that authors of packs can use it too."""
-    check(connection, rule.sql, [*catalog(), "raw"])
+    for sql in filter(None, (rule.only_if, rule.sql)):
+        check(connection, sql, [*catalog(), "raw"])
 
 
 _OF_DUCKDB = "pragma_database_list"

@@ -105,7 +105,8 @@ def rule() -> Schema:
     kinds["name"] = {"type": "string", "pattern": f"^{pack.NAME.pattern}$"}
     value = {"anyOf": [_PLAIN[float], TEXT, _PLAIN[bool]]}
     kinds["params"] = {"type": "object", "additionalProperties": _object({"value": value, "unit": TEXT, "why": TEXT})}
-    kinds["find"] = kinds["whatif"] = _object({"sql": TEXT})
+    kinds["find"] = {**_object({"sql": TEXT, "only_if": TEXT}), "required": ["sql"]}
+    kinds["whatif"] = _object({"sql": TEXT})
     texts = {name: _TYPES_OF_RULES[kind] for name, kind in pack._TEXT_KEYS.items()}
     kinds["text"] = {"type": "object", "properties": texts, "additionalProperties": False}
     needed = sorted(set(kinds) - pack._OPTIONAL)

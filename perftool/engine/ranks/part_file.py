@@ -72,8 +72,8 @@ def digests(rules: Iterable[Rule]) -> dict[str, str]:
     rank_rules = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
     return {
         rule.code: _digest(
-            rule.sql, rule.params, rule.needs, rule.needs_names, rule.devices, rule.tags, rule.relieves, rule.explains,
-            rule.whatif,
+            rule.sql, rule.only_if, rule.params, rule.needs, rule.needs_names, rule.devices, rule.tags, rule.relieves,
+            rule.explains, rule.whatif,
         )
         for rule in rank_rules
     }  # fmt: skip

@@ -61,23 +61,29 @@ def _query_problems(rule: Rule) -> Iterator[str]:
         yield f"key scope: {', '.join(per_rank_tables)} cannot be queried over all ranks together"
     if rule.scope == "ranks" and rule.needs_names:
         yield "key needs_names: no names are known when a query covers all ranks together"
-    values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
-    named = set(_PARAM.findall(rule.sql))
-    if missing := sorted(named - set(values)):
-        yield f"key find.sql: ${missing[0]} is neither a threshold of the rule nor one of {', '.join(_CONTEXT)}"
-        return
-    try:
-        columns = _columns(rule.sql, {name: values[name] for name in named})
-    except QueryError as error:
-        yield f"key find.sql: {error}"
-        return
+    columns: list[str] = []
+    for key, sql in {"only_if": rule.only_if, "sql": rule.sql}.items():
+        try:
+            columns = _columns(sql, _values(rule, sql)) if sql is not None else []
+        except QueryError as error:
+            yield f"key find.{key}: {error}"
+            return
     yield from _column_problems(rule, columns)
+
+
+def _values(rule: Rule, sql: str) -> dict[str, Any]:
+    """Values for the $names in ``sql``. Raises QueryError for an unknown name."""
+    values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
+    named = set(_PARAM.findall(sql))
+    if missing := sorted(named - set(values)):
+        raise QueryError(f"${missing[0]} is neither a threshold of the rule nor one of {', '.join(_CONTEXT)}")
+    return {name: values[name] for name in named}
 
 
 def tables_of_one_rank(rule: Rule) -> list[str]:
     """The tables used by ``rule`` that exist only in the store of a single rank."""
     assert rule.sql is not None
-    plain = re.sub(r"'[^']*'|--[^\n]*", "", rule.sql)
+    plain = re.sub(r"'[^']*'|--[^\n]*", "", f"{rule.only_if} {rule.sql}")
     named = {*re.findall(r"\w+", plain), *(name for need in rule.needs for name in need.split(" or "))}
     return sorted(name for name in named if not spans_ranks(name))
 

@@ -91,9 +91,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
         if reason:
             return Answer(rule.code, why_not=reason)
         try:
-            # A rule cannot find anything if none of its ``needs_names`` occurs, so its query is skipped.
-            silent = rule.needs_names and not _occur(store, rule)
-            return Answer(rule.code) if silent else _query_rows(store, rule, context)
+            return _query_rows(store, rule, context) if _may_find(store, rule, context) else Answer(rule.code)
         except SpentError:
             return Answer(rule.code, spent=True)
 
@@ -217,9 +215,13 @@ def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> st
     return None
 
 
-def _occur(store: TraceStore, rule: Rule) -> bool:
-    """Whether any host slice has one of the names that ``rule`` needs."""
-    return bool(run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1])
+def _may_find(store: TraceStore, rule: Rule, context: Context) -> bool:
+    """Whether ``rule`` can find anything: a host slice has one of the names that it needs, and ``only_if`` holds."""
+    if rule.needs_names and not run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1]:
+        return False
+    return rule.only_if is None or bool(
+        run_sql(store, rule, rule.only_if, sql_values(rule, rule.only_if, context), 1)[1]
+    )
 
 
 def _query_rows(store: TraceStore, rule: Rule, context: Context) -> Answer:

@@ -22,7 +22,7 @@ from perftool.readers.files.walk import walk
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
-_Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
+_Question = tuple[str | None, str | None, str | None, str | None, tuple[str, ...]]
 # Limits on the number of rules in all user packs together, and on the size of a rule and of a pack in bytes. The
 # shipped pack stays far below all of them.
 _MOST_RULES = 1_000
@@ -116,12 +116,12 @@ def is_shipped(rule: Rule) -> bool:
 @cache
 def _shipped_questions() -> frozenset[_Question]:
     queries = [_question(rule) for rule in shipped_rules()]
-    return frozenset((*queries, *((sql, None, None, names) for sql, _, _, names in queries)))
+    return frozenset((*queries, *((sql, only_if, None, None, names) for sql, only_if, _, _, names in queries)))
 
 
 def _question(rule: Rule) -> _Question:
     """All queries of a rule, including the names that it needs."""
-    return rule.sql, rule.whatif, rule.whatif_ranks, rule.needs_names
+    return rule.sql, rule.only_if, rule.whatif, rule.whatif_ranks, rule.needs_names
 
 
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
@@ -202,6 +202,7 @@ def load_rule(path: Path) -> Rule:
         scope=data.get("scope", "rank"),
         explained_by=tuple(data.get("explained_by", ())),
         needs_names=tuple(data.get("needs_names", ())),
+        only_if=data.get("find", {}).get("only_if"),
         advice=data.get("advice", True),
         explains=tuple(data.get("explains", ())),
         relieves=data.get("relieves"),
@@ -230,7 +231,8 @@ def _first_sentences(fix: Advice) -> Advice:
 def _sql(path: Path, data: Mapping[str, Any], key: str) -> str | None:
     if key not in data:
         return None
-    _check_keys(path, data[key], {"sql": str}, set(), f"{key}.")
+    known = {"sql": str, "only_if": str} if key == "find" else {"sql": str}
+    _check_keys(path, data[key], known, {"only_if"}, f"{key}.")
     return str(data[key]["sql"])
 
 
