@@ -13,6 +13,8 @@ _OVERLOADED = "TRC111"
 # A run with more threads and loader workers than cores overloaded the machine by itself if the cores were busy for more
 # than the first share, and other processes used less than the second share of the time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
+# Loader workers that take this share of the run's CPU time are mentioned if cores are scarce.
+_WORKING = 0.15
 # With a larger share of waiting, the times of ops say little about the run.
 _HIDING = 0.25
 # The rule that reports the time that the profiler takes.
@@ -99,9 +101,13 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     crowded = "The run has more busy threads and loader workers than cores"
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
+    loaders = found.evidence.get("workers_ratio") or 0
+    workers = (
+        f" The loader's workers took {format_ratio(loaders)} of the CPU time of the run." if loaders > _WORKING else ""
+    )
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
-        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long{gains}."
+        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long{gains}.{workers}"
     )
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
 from perftool.store.trace_store import TraceStore
 
-EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_ops", "_efficiency_peaks", "_efficiency_totals", "device_facts")
+EFFICIENCY_TABLES = (
+    "_efficiency_top",
+    "_efficiency_ops",
+    "_efficiency_peaks",
+    "_efficiency_totals",
+    "device_facts",
+    "machines",
+)
 # The number of ops in a report, which are those with the longest kernels.
 MOST_OPS = 60
 # If a number is known for less than this share of the work, it is not representative.
@@ -51,6 +58,10 @@ UNKNOWN_CPU = (
     "The recording does not contain the peak rates of its machine, so ops are not compared with them. `record` and "
     "`perftool.profile` measure them if cores are free."
 )
+BUSY_CPU = (
+    "The peak rates of this machine were measured while its cores were busy, so ops are not compared with them. Record "
+    "again on free cores."
+)
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (
     f"{IN_GRAPHS} Their peak rates also depend on the device, which the trace does not name: pass --device NAME."
@@ -67,6 +78,8 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
         return None
     peaks = tuple(AssumedPeak(**row) for row in store.select(_PEAKS))
     missing = _missing(totals, bool(totals["bounded_ns"]), device)
+    if missing == UNKNOWN_CPU and store.select("SELECT 1 FROM machines WHERE device IS NOT NULL LIMIT 1"):
+        missing = BUSY_CPU
     return Efficiency(ops, peaks, totals["work_ns"], totals["bounded_ns"], totals["best_ns"], missing)
 
 
