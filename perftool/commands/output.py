@@ -29,11 +29,12 @@ def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
     """Print ``messages`` on stderr, one per line. If nobody reads stderr, the command still has its result to print."""
     if messages:
         from perftool.reporters.console import make_console
+        from perftool.reporters.escape import one_line
 
         console = make_console(color.value, stderr=True)
         with suppress(BrokenPipeError):
             for message in messages:
-                console.print(message, soft_wrap=True)
+                console.print(one_line(message), soft_wrap=True)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -278,8 +279,7 @@ def run_program(
 
     ``is_done`` is called a few times a second while the program runs, until it returns True.
     """
-    # Run a .py file with the Python that runs this command.
-    whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
+    whole = [sys.executable, *command] if _is_plain_script(command[0]) else list(command)
     with _signals_held() as held, _ends_reported() as ignored:
 
         def as_before() -> None:
@@ -289,11 +289,21 @@ def run_program(
                 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
         try:
-            process = subprocess.Popen(whole, env=environment, preexec_fn=as_before if held or ignored else None)
+            # The shell may have opened descriptors for the program, as for ``<(zcat data.gz)``.
+            process = subprocess.Popen(
+                whole, env=environment, close_fds=False, preexec_fn=as_before if held or ignored else None
+            )
         except (OSError, subprocess.SubprocessError) as error:
             raise InputError(f"{whole[0]}: cannot run ({getattr(error, 'strerror', None) or error})") from None
         code = held.wait(process, is_done) if held else _wait(process)
     return code if code >= 0 else 128 - code
+
+
+def _is_plain_script(name: str) -> bool:
+    """Whether to run ``name`` with the Python that runs this command: a .py file that a shell could not run."""
+    if not name.endswith(".py"):
+        return False
+    return not os.access(name, os.X_OK) if os.path.dirname(name) else shutil.which(name) is None
 
 
 class _Held:

@@ -206,7 +206,9 @@ class _Watchman:
             # Only the main thread may reset the wakeup descriptor. Signals still write to it, so it stays open.
             return
         if present not in (-1, self._wakes):
+            # Other code uses the wakeup descriptor now, and may set ours again when it is done, so ours stays open.
             signal.set_wakeup_fd(present)
+            return
         self._write.close()
 
     def _next_signals(self) -> bytes:

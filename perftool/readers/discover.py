@@ -50,6 +50,7 @@ _CHECKED_BYTES = 4 << 10
 _LARGEST_STATE = 64 << 20
 _LONGEST_LINE = 64 << 10
 _UNCLEAR = "not read, because it does not look like a trace"
+_LATER = "left out as only a part of a recording, although it is newer than"
 _LEAVE_OUT = "leave it out with --exclude, or name the files to read"
 # At most this many unread files in a folder are listed one by one.
 _MOST_LISTED = 3
@@ -163,7 +164,10 @@ def find_inputs(
         left_out=left_out,
         named=frozenset(chain(*itself)),
         unread_parts=unread_parts,
-        doubts=tuple(doubt for found in expanded for doubt in found.doubts if doubt.file not in read),
+        doubts=(
+            *(doubt for found in expanded for doubt in found.doubts if doubt.file not in read),
+            *(Doubt(one.path, f"{_LATER} {one.instead}", _LEAVE_OUT) for one in aside if one.is_later),
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import string
 import tempfile
 from collections.abc import Iterator
 from itertools import islice
@@ -88,8 +88,8 @@ def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
     """The lane of ``record``. As in the traces of Gaudi's bridge, a device is a process, and an engine is a thread."""
     if isinstance(record, ProfilerSlice) and record.source.strip().upper() != _HARDWARE:
         return _Lane("host", record.engine, None)
-    number = re.search(r"\d+$", record.device or "")
-    return _Lane(record.device or "device", record.engine, number[0] if number else "0")
+    device = record.device or "device"
+    return _Lane(device, record.engine, device[len(device.rstrip(string.digits)) :] or "0")
 
 
 def _microseconds(ns: int) -> str:

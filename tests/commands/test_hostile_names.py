@@ -167,6 +167,14 @@ def test_a_line_feed_in_a_name_begins_no_line(tmp_path: Path, run: Run) -> None:
         run(*command)
         assert "forged" in run.out
         assert not re.findall(r"^\s*forged", run.out + run.err, re.MULTILINE)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "t.json").write_bytes(_busy_trace())
+    (folder / "x\nforged.json.xz").write_bytes(b"")
+    (folder / "l\nforged.json").symlink_to("nowhere")
+    assert run("lint", "folder", "--select", "TRC109") == 0
+    assert run.err.count("forged") == 2
+    assert not re.findall(r"^\s*forged", run.err, re.MULTILINE)
     shown = render_notebook(perftool.analyze(tmp_path / "t.json"))
     assert "forged" in shown
     assert not _CONTROL.findall(shown)

@@ -290,6 +290,18 @@ def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, sizes:
     assert run("lint", "folder", "--as-one-run", "--select", "GAP101") == 0
 
 
+@pytest.mark.parametrize("later", ["short", "long"])
+def test_a_gate_does_not_judge_an_older_recording_because_the_newest_is_smaller(run: Run, later: str) -> None:
+    names = {"short": ["long", "short"], "long": ["short", "long"]}[later]
+    for at, name in zip((1.7e15, 1.7e15 + 6e7), names, strict=True):
+        count = 9 if name == "short" else 90
+        events = [x(f"aten::mm{number}", at + 10 * number, 5, pid=4242) for number in range(count)]
+        alone = {"rank": 0, "world_size": 1}
+        trace(f"folder/{name}.json", document(events, distributedInfo=alone, baseTimeNanoseconds=0).decode())
+    assert run("lint", "folder", "--select", "GAP101") == (2 if later == "short" else 0)
+    assert ("left out as only a part of a recording, although it is newer than" in run.err) == (later == "short")
+
+
 @pytest.mark.parametrize(
     ("names", "broken", "why"),
     [

@@ -37,6 +37,8 @@ def test_volatile_parts_are_removed(subject: str, expected: str) -> None:
         ("runs/2026-11-21/rank0.json.gz", "runs/#-#-#/rank#.json.gz"),
         ("traces\\host-7_4711.1732176000.pt.trace.json", "traces/*.pt.trace.json"),
         ("bert.json", "bert.json"),
+        ("/home/a_1.2/x_1.2.pt.trace.json.gz", "/home/a_#.#/*.pt.trace.json.gz"),
+        ("runs/_1.2.pt.trace.json", "runs/_#.#.pt.trace.json"),
     ],
 )
 def test_volatile_parts_of_a_path_are_removed(file: str, expected: str) -> None:

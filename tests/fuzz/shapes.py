@@ -449,6 +449,15 @@ _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
 
+def _card(device: str) -> bytes:
+    """A table of Gaudi's profiler, with ends of work on the card ``device``."""
+    row = "node,HW,e,{},{},{},\n"
+    rows = [
+        row.format("END" if number % 2 else "BEGIN", number, device if number < 2 else "0") for number in range(2000)
+    ]
+    return ("Name,Trace Source,Engine,Event type,Timestamp[usec],Device,SPMU value\n" + "".join(rows)).encode()
+
+
 def _threads(name: str) -> bytes:
     """2,000 threads of a process called ``name``."""
     ops = [x("aten::mm", 2 * number, 1, tid=number + 2) for number in range(2000)]
@@ -551,6 +560,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "allocations without details": ("snapshot.json", lambda: _history(10), lambda: _history(0)),
     "shapes not warmed up": ("console.log", lambda: _buckets(98_000, 0), lambda: _buckets(49_000, 49_000)),
     "blanks in a header": ("r_analyzed_nodes.csv", lambda: _nodes(0), lambda: _nodes(200_000)),
+    "digits in a device": ("accel0.csv", lambda: _card("0"), lambda: _card("1" * 60_000 + "x")),
     "many groups": ("nccl_trace_rank_0.json", lambda: _dump(1, 20_000), lambda: _dump(20_000, 20_000)),
     "sends to many": ("nccl_trace_rank_0.json", lambda: _sends(1, "completed"), lambda: _sends(19_999, "started")),
     "metrics cut off": (

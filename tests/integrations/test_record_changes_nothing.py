@@ -432,3 +432,66 @@ for _ in range(3):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("loss scale is low"), "profiler.py" in done.stderr) == (0, 1, False)
+
+
+UNUSUAL = """
+import os, sys, torch
+
+class Momentum(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+
+    def step(self):
+        for one in self.param_groups[0]["params"]:
+            self.state[one] = torch.zeros_like(one)
+
+print(os.read(int(sys.argv[1]), 9).decode(), "statistics" in sys.modules)
+optimizer = Momentum([torch.nn.Parameter(torch.ones(2))])
+for _ in range(4):
+    optimizer.step()
+with torch.autograd.profiler.emit_itt(enabled=False):
+    optimizer.step()
+torch.autograd.profiler.emit_itt()
+for _ in range(4):
+    optimizer.step()
+import statistics
+print(statistics.OWN)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs inherited descriptors")
+def test_a_program_keeps_its_descriptors_its_modules_its_optimizer_state_and_its_markers(tmp_path: Path) -> None:
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "train.py").write_text(UNUSUAL)
+    for name in ("statistics", "resource"):
+        (folder / f"{name}.py").write_text("OWN = True")
+    read, write = os.pipe()
+    os.write(write, b"inherited")
+    record = ["record", "--no-report", "-o", str(tmp_path / "out"), "--wait", "0"]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "perftool", *record, "--", str(folder / "train.py"), str(read)],
+            pass_fds=[read], capture_output=True, text=True,
+        )  # fmt: skip
+    finally:
+        os.close(read)
+        os.close(write)
+    assert (done.returncode, done.stdout) == (0, "inherited False\nTrue\n"), done.stderr
+    assert len(list((tmp_path / "out").rglob("*.pt.trace.json.gz"))) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no wakeup descriptor for this")
+def test_who_keeps_our_wakeup_descriptor_can_set_it_again() -> None:
+    endings = Endings(lambda: None)
+    endings.watch()
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    ours = signal.set_wakeup_fd(write)
+    try:
+        endings.release()
+        assert signal.set_wakeup_fd(ours) == write
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(read)
+        os.close(write)

@@ -323,6 +323,18 @@ def test_many_traces_of_one_rank_take_linear_time(
     assert len(compared) <= 2 * 8 * 100
 
 
+def test_each_trace_names_the_last_one_that_replaces_it(tmp_path: Path) -> None:
+    for number in range(5):
+        text = document(
+            [x(f"op{number}", 1.7e15 + 6e7 * number, 5, pid=4242)], distributedInfo={"rank": 0, "world_size": 1}
+        )
+        (tmp_path / f"t{number}.json").write_bytes(text)
+    found = find_inputs([str(tmp_path)])
+    assert found.traces == (str(tmp_path / "t4.json"),)
+    assert {one.instead for one in found.set_aside} == {str(tmp_path / "t4.json")}
+    assert len(found.set_aside) == 4
+
+
 def test_the_name_of_a_run_is_one_line(tmp_path: Path) -> None:
     for name in ("a", "b\nAll checks passed\n"):
         save(tmp_path / name, handler("host_1", T))

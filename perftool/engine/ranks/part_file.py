@@ -156,13 +156,17 @@ def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
     """
     parts: dict[int, tuple[str, Part]] = {}
     lost: dict[str, Part] = {}
+    # Comparing two parts takes time for each of their ranks, so it is done once.
+    copies: dict[tuple[int, int], bool] = {}
     for path, made in files:
         for part in made.parts:
             ranks = _ranks(part)
             for rank in ranks:
                 named = path or _path_of(part, rank)
                 other, before = parts.get(rank, (named, part))
-                if before != part:
+                if (both := (id(before), id(part))) not in copies:
+                    copies[both] = before == part
+                if not copies[both]:
                     raise InputError(
                         f"{named} and {other} both contain rank {rank}; leave one out "
                         "(a trace that does not state its rank needs it in its name, as in rank3.json)"

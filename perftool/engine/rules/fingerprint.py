@@ -18,7 +18,7 @@ _VOLATILE = (
     (re.compile(r"(?<![A-Za-z0-9])\d+(?:\.\d+)?(?![A-Za-z])"), "#"),
 )
 # PyTorch's own name for a trace: host, process, time.
-_KINETO_NAME = re.compile(r"[^/]+_\d+\.\d+(\.pt\.trace\.json(?:\.gz)?)$")
+_KINETO_NAME = re.compile(r".+_\d+\.\d+(\.pt\.trace\.json(?:\.gz)?)", re.DOTALL)
 
 
 def normalised(subject: str) -> str:
@@ -30,7 +30,9 @@ def normalised(subject: str) -> str:
 
 def normalised_file(file: str) -> str:
     """``file`` with forward slashes, with ``#`` for numbers, and without the host name in PyTorch's trace names."""
-    return re.sub(r"\d+", "#", _KINETO_NAME.sub(r"*\1", file.replace("\\", "/")))
+    folder, slash, name = file.replace("\\", "/").rpartition("/")
+    found = _KINETO_NAME.fullmatch(name)
+    return re.sub(r"\d+", "#", f"{folder}{slash}{f'*{found[1]}' if found else name}")
 
 
 def fingerprint(code: str, subject: str, file: str | None = None) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from torch.autograd import profiler as autograd_profiler
+from torch.optim.optimizer import Optimizer
 from torch.utils.data import get_worker_info
 
 from perftool.errors import is_interrupt
@@ -34,6 +35,8 @@ _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
 # If the recorded steps take less time than this, recording more is advised: steps may be calls of a small module, such
 # as a detector.
 _SHORT_NS = 100 * NS_PER_MS
+# The method at whose call PyTorch's tracer of stacks reads the optimizer's state.
+_STEP_CODE = "_optimizer_step_code"
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 
 
@@ -65,6 +68,7 @@ class Recorder:
         self._ours = False
         self._stackless = False
         self._over = False
+        self._unread_state: _UnreadState | None = None
         self._stop_for_other_profilers()
         self._steps = Steps(plan.steps_from, self._step_ended)
         atexit.register(self._program_ended)
@@ -129,6 +133,7 @@ class Recorder:
             with_stack=plan.stacks and not self._stackless,
         )
         self._endings.watch()
+        self._unread_state = _UnreadState()
         self._profiler.start()
 
     def _save(self, profiler: torch_profiler.profile) -> None:
@@ -187,6 +192,8 @@ class Recorder:
         with errors_become_warnings("the recorder could not remove its hooks"):
             self._steps.close()
             self._endings.release()
+            if self._unread_state is not None:
+                self._unread_state.remove()
 
     def _program_ended(self) -> None:
         if os.getpid() != self._owner or (self._over and self._profiler is None):
@@ -226,7 +233,11 @@ class Recorder:
 
     def _stop_for_other_profilers(self) -> None:
         """Stop recording if the program creates its own profiler, because PyTorch runs only one at a time."""
-        original = autograd_profiler.profile.__init__
+        for kind in (autograd_profiler.profile, autograd_profiler.emit_itt, autograd_profiler.emit_nvtx):
+            self._stop_for(kind)
+
+    def _stop_for(self, kind: Any) -> None:
+        original = kind.__init__
 
         @wraps(original)
         def made(profiler: Any, *args: Any, **named: Any) -> None:
@@ -236,7 +247,30 @@ class Recorder:
                 self._finish()
             original(profiler, *args, **named)
 
-        autograd_profiler.profile.__init__ = made  # type: ignore[assignment, method-assign]
+        kind.__init__ = made
+
+
+class _UnreadState:
+    """Keeps PyTorch from reading the state of optimizers while it records stacks, until ``remove``.
+
+    PyTorch does so when this method is called, and fails if an optimizer keeps anything but a dict for a parameter. It
+    looks the method up in the class, so it may still find it there.
+    """
+
+    def __init__(self) -> None:
+        self._original = Optimizer.__dict__[_STEP_CODE]
+        setattr(Optimizer, _STEP_CODE, self)
+
+    def __get__(self, optimizer: Optimizer | None, kind: type) -> Any:
+        return self._original if optimizer is None else _nothing
+
+    def remove(self) -> None:
+        if Optimizer.__dict__[_STEP_CODE] is self:
+            setattr(Optimizer, _STEP_CODE, self._original)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _steps(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal
 
@@ -35,6 +35,12 @@ class SetAside:
     instead: str
     why: Literal["copy", "older recording", "part of a recording"]
 
+    @property
+    def is_later(self) -> bool:
+        """Whether it is a part that begins later than the trace that replaces it."""
+        own, other = identify(self.path).start_ns, identify(self.instead).start_ns
+        return self.why == "part of a recording" and own is not None and other is not None and own > other
+
     def __str__(self) -> str:
         return f"{self.path} is {_WORDS[self.why]}, rank {self.rank}, and was set aside for {self.instead}"
 
@@ -54,6 +60,7 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
     kept: list[Identity] = []
     place: dict[str, int] = {}
     aside: list[SetAside] = []
+    replaced_by: dict[str, str] = {}
     seen: dict[_Key, list[Identity]] = {}
     identities = list(map(identify, traces))
     contents = _Contents(identities)
@@ -75,10 +82,14 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
         for key in _keys(first, contents):
             seen[key].remove(first)
         _note_keys(seen, keys, own)
-        # Traces set aside in favour of ``first`` now refer to the trace that replaces it.
-        aside = [SetAside(one.path, one.rank, trace, one.why) if one.instead == first.path else one for one in aside]
+        replaced_by[first.path] = trace
         aside.append(SetAside(first.path, own.rank, trace, _why(contents, first, own)))
-    return [one.path for one in kept], aside
+    # A trace that replaces others may be replaced later. Going backwards, each replacement is final when it is read.
+    for path in reversed(replaced_by):
+        replaced_by[path] = replaced_by.get(replaced_by[path], replaced_by[path])
+    return [one.path for one in kept], [
+        replace(one, instead=replaced_by.get(one.instead, one.instead)) for one in aside
+    ]
 
 
 def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:

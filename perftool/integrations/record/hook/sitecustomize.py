@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 _HERE = str(Path(__file__).parent)
+# The folders of installed modules. Python adds the folder of the program later.
+_INSTALLED = [place for place in sys.path if place not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
 
 
 class _WaitForTorch:
@@ -44,17 +49,44 @@ class _WaitForTorch:
 
 def _begin() -> None:
     try:
-        from perftool.integrations.record.recorder import begin
-    except Exception as error:  # noqa: BLE001 - an error of the recorder must not end the program
+        with _installed_modules_first():
+            from perftool.integrations.record.recorder import begin
+    except (Exception, SystemExit) as error:
+        # An error of the recorder must not end the program.
         _leave_note(f"{sys.executable} cannot import the recorder ({type(error).__name__}: {error})")
         return
     begin()
 
 
+@contextmanager
+def _installed_modules_first() -> Iterator[None]:
+    """Import no module of the program in place of an installed one, and none in place of the program's own afterwards.
+
+    The recorder needs modules that the program may not import, and a file of the program may have the same name.
+    """
+    known, places = set(sys.modules), sys.path[:]
+    sys.path[:] = [*_INSTALLED, *(place for place in places if place not in _INSTALLED)]
+    try:
+        yield
+    finally:
+        sys.path[:] = places
+        added = set(sys.modules) - known
+        hidden = {name for name in added if "." not in name and _is_other_file(name)}
+        for name in added:
+            if name.partition(".")[0] in hidden:
+                del sys.modules[name]
+
+
+def _is_other_file(name: str) -> bool:
+    """Whether the program would import another file than the module ``name`` that is imported now."""
+    present = getattr(sys.modules[name], "__spec__", None)
+    own = importlib.machinery.PathFinder.find_spec(name) if present is not None and present.has_location else None
+    return own is not None and present is not None and own.origin != present.origin
+
+
 def _leave_note(text: str) -> None:
     """Write a note for ``record`` without importing the package. ``plan.py`` defines the form of notes."""
     import json
-    import os
 
     try:
         folder = json.loads(os.environ["PERFTOOL_RECORD"])["notes"]
