@@ -51,8 +51,7 @@ def _begin() -> None:
     try:
         with _installed_modules_first():
             from perftool.integrations.record.recorder import begin
-    except (Exception, SystemExit) as error:
-        # An error of the recorder must not end the program.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of the recorder must not end the program
         _leave_note(f"{sys.executable} cannot import the recorder ({type(error).__name__}: {error})")
         return
     begin()
