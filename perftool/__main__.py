@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 def program() -> None:
@@ -49,9 +49,11 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 def _leave(codes: list[int]) -> None:
     """End the process with the exit code in ``codes``, if there is one; otherwise let Python exit normally."""
     if codes:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(codes[0])
+        for stream in (sys.stdout, sys.stderr):
+            # A simulated script may have closed them.
+            with suppress(ValueError):
+                stream.flush()
+        os._exit(codes[0] & 0xFF)
 
 
 if __name__ == "__main__":

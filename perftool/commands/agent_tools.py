@@ -213,7 +213,8 @@ def _server(desk: Workspace) -> Any:
     sdk = importlib.import_module("mcp.server.mcpserver")
     sdk_errors = importlib.import_module("mcp.server.mcpserver.exceptions")
     types = importlib.import_module("mcp.types")
-    made = sdk.MCPServer("habana_perf_tool", instructions=_INSTRUCTIONS, version=__version__)
+    # A client that does not read stderr would block the server, so the SDK writes no log.
+    made = sdk.MCPServer("habana_perf_tool", instructions=_INSTRUCTIONS, version=__version__, log_level="CRITICAL")
     hints = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
     def tool(function: Callable[..., dict[str, Any]]) -> None:

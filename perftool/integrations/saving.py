@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perftool.errors import is_interrupt
+from perftool.errors import PerfToolError, is_interrupt
 from perftool.integrations.activities import torch_profiler
 from perftool.integrations.call_lines import NO_CALLS, Calls, calls_of, with_lines
 from perftool.model.own_code import INSTALLED_KEY
@@ -51,8 +51,12 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
     recorded) and ``facts`` are added, and the result is compressed into a new file, which replaces the plain one once
     it is complete. If one of these steps fails, a warning says what is missing, and the trace is saved without it. If
     the folder is full, the trace goes to the temporary folder, and a warning says so. Raises OSError when nothing could
-    be written.
+    be written, and PerfToolError if another profiler ended the recording.
     """
+    results = getattr(profiler.profiler, "kineto_results", None)
+    # PyTorch crashes when it writes such results.
+    if hasattr(results, "trace_start_ns") and not results.trace_start_ns():
+        raise PerfToolError("another profiler ended the recording, so there is nothing to save")
     plain = _export(profiler, path)
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
     added_facts = _extra("the facts about the machine", facts) if facts else None

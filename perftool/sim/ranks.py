@@ -33,7 +33,8 @@ def run_ranks(
     try:
         for rank in range(ranks):
             own = {**threads, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            children.append(subprocess.Popen(command, env=own))
+            # The shell may have opened descriptors for the script, as for ``<(zcat data.gz)``.
+            children.append(subprocess.Popen(command, env=own, close_fds=False))
         code = _wait(children)
     except KeyboardInterrupt as ended:
         # The ranks write their files before they end. The terminal sends Ctrl-C to them, too.

@@ -178,3 +178,13 @@ def test_without_torch_the_extra_is_named() -> None:
     code = "import sys; sys.modules['torch'] = None\nimport perftool\nperftool.profile"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "recording needs PyTorch; the extra `bench` installs it" in done.stderr.splitlines()[-1]
+
+
+def test_a_recording_that_the_programs_own_profiler_ended_is_not_saved(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="another profiler ended the recording|nothing was recorded"),
+        perftool.profile(tmp_path, quiet=True),
+        torch.profiler.profile(),
+    ):
+        torch.ones(2) + 1
+    assert list(tmp_path.iterdir()) == []

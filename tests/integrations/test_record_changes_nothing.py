@@ -8,6 +8,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
-from torch.jit import _recursive, script
+from torch.jit import script
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import dataloader
@@ -68,10 +69,11 @@ def test_the_module_whose_calls_are_steps_can_be_saved_copied_and_scripted(calls
     model(torch.ones(1, 2))
     saved = io.BytesIO()
     torch.save(model, saved)
-    assert b"perftool" not in saved.getvalue()
+    assert not re.search(rb"perftool|NullHandler", saved.getvalue())
+    assert len(model._forward_pre_hooks) == 0
     saved.seek(0)
     copies = [torch.load(saved, weights_only=False), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-    for one in [*copies, torch.jit.script(model)]:
+    for one in [*copies, torch.jit.script(model), torch.jit.script(copies[1])]:
         one(torch.ones(1, 2))
     assert len(ended) == 1
     model(torch.ones(1, 2))
@@ -79,7 +81,46 @@ def test_the_module_whose_calls_are_steps_can_be_saved_copied_and_scripted(calls
     calls.close()
     model(torch.ones(1, 2))
     assert len(ended) == 2
-    assert not hasattr(_recursive.get_hook_stubs, "__wrapped__")
+
+
+def test_hooks_of_the_program_keep_working(calls: Steps, ended: list[int]) -> None:
+    """Whether they were added before the first call, between two calls, or before others."""
+    model, called = torch.nn.Linear(2, 2), []
+    early = model.register_forward_pre_hook(lambda *_: called.append("early"))
+    model(torch.ones(1, 2))
+    late = model.register_forward_pre_hook(lambda *_: called.append("late"), prepend=True)
+    model(torch.ones(1, 2))
+    early.remove()
+    late.remove()
+    model(torch.ones(1, 2))
+    assert (called, len(ended)) == (["early", "late", "early"], 3)
+
+
+def test_hooks_of_the_program_outlive_ours(calls: Steps, ended: list[int]) -> None:
+    model, called = torch.nn.Linear(2, 2), []
+    model(torch.ones(1, 2))
+    own = model.register_forward_pre_hook(lambda *_: called.append("own"))
+    calls.close()
+    model(torch.ones(1, 2))
+    own.remove()
+    model(torch.ones(1, 2))
+    assert (called, len(ended)) == (["own"], 1)
+
+
+def test_an_optimizer_that_steps_in_the_backward_pass_ends_no_step(ended: list[int]) -> None:
+    steps = Steps("auto", lambda: ended.append(1))
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight])
+    weight.register_post_accumulate_grad_hook(lambda _: optimizer.step())
+    try:
+        weight.sum().backward()
+        assert (ended, steps.in_backward) == ([], True)
+        for _ in torch.utils.data.DataLoader([1, 2, 3]):
+            weight.sum().backward()
+        # The fetch that finds no more batches counts, too.
+        assert len(ended) == 4
+    finally:
+        steps.close()
 
 
 def test_a_module_can_be_scripted_by_a_function_that_was_imported_before(calls: Steps, ended: list[int]) -> None:

@@ -37,6 +37,10 @@ _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
 _SHORT_NS = 100 * NS_PER_MS
 # The method at whose call PyTorch's tracer of stacks reads the optimizer's state.
 _STEP_CODE = "_optimizer_step_code"
+_IN_BACKWARD = (
+    "the optimizer steps inside the backward pass, where no recording can begin; --steps-from loader or forward counts "
+    "batches or calls of the model as steps"
+)
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 
 
@@ -59,7 +63,12 @@ class Recorder:
         self._plan = plan
         self._owner = os.getpid()
         self._profiler: torch_profiler.profile | None = None
-        self._watch = Watch(self._action)
+        # The program did not choose this schedule, so PyTorch's advice on it does not concern the program.
+        with warnings_ignored(message="Profiler won't be using warmup"):
+            planned: Schedule = torch_profiler.schedule(
+                wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1
+            )
+        self._watch = Watch(planned)
         self._endings = Endings(self._program_ended)
         self._home = HomeThread(self._program_ended)
         self._program_profilers = ProgramProfilers(plan)
@@ -106,12 +115,6 @@ class Recorder:
             self._finish()
             if self._plan.stop_after:
                 raise SystemExit(0)
-
-    def _action(self, step: int) -> ProfilerAction:
-        """Return what the profiler does in ``step``, a number that counts from the start of the profiler."""
-        plan = self._plan
-        planned: Schedule = torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1)
-        return planned(step)
 
     def _estimate(self) -> str:
         """Estimate how long the recording will take, after its first step."""
@@ -200,6 +203,8 @@ class Recorder:
             return
         if self._is_elsewhere():
             self._plan.note(Note("explained", _LOST))
+        elif not self._seen and self._steps.in_backward:
+            self._plan.note(Note("explained", _IN_BACKWARD))
         elif self._seen <= self._plan.before < self._steps.batches:
             text = "no optimizer took a step; --steps-from loader counts each batch of a data loader as a step"
             self._plan.note(Note("explained", text))

@@ -5,16 +5,16 @@ steps after at most two such calls, they only inspected the module, and the opti
 
 from __future__ import annotations
 
+import copy
 import gc
-import logging
 import re
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import torch
-from torch.jit import _recursive
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import dataloader
@@ -31,6 +31,8 @@ _INSPECTIONS = 2
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 # The beginning of a PyTorch warning about our own module hook.
 _GLOBAL_HOOKS = "Using `torch.compile(module)` when there are global hooks on modules"
+# PyTorch numbers hooks from 0.
+_UNSEEN_ID = -1
 
 
 class Steps:
@@ -45,6 +47,8 @@ class Steps:
         self._calls = 0
         # The class of the module whose calls are the steps.
         self.called: str | None = None
+        # Whether an optimizer steps inside the backward pass, where no recording can begin or end.
+        self.in_backward = False
         self._handles: list[Any] = []
         self._fetch: Any = None
         if source in ("auto", "optimizer"):
@@ -81,6 +85,9 @@ class Steps:
                 self._release_loaders()
 
     def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if _in_backward():
+            self.in_backward = True
+            return
         if 0 < self._calls <= _INSPECTIONS:
             self._calls, self._source, self.called = 0, "auto", None
         if self._source not in ("auto", "optimizer"):
@@ -117,7 +124,8 @@ class Steps:
 
     def _fetched(self) -> None:
         self._fetches += 1
-        if self._source == "auto" and (not _any_of(Optimizer) or self._fetches > _PATIENCE):
+        unused = self.in_backward or self._fetches > _PATIENCE or not _any_of(Optimizer)
+        if self._source == "auto" and unused:
             self._settle("loader")
         if self._source == "loader":
             self._ended()
@@ -133,8 +141,8 @@ class Steps:
                 return
             self._settle("forward")
         self.called = type(module).__name__
-        hook = _ScriptedCallHook if isinstance(module, torch.jit.ScriptModule) else _CallHook
-        self._handles.append(hook(module, self._call_begun))
+        seen = isinstance(module, torch.jit.ScriptModule) or len(module._forward_pre_hooks) > 0
+        self._handles.append((_GlobalCallHook if seen else _CallHook)(module, self._call_begun))
         self._call_begun()
 
     def _call_begun(self) -> None:
@@ -162,49 +170,48 @@ def _nothing(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
 
 
 class _CallHook:
-    """Calls ``begun`` before each call of ``module``, until ``remove``.
+    """Calls ``begun`` before each call of ``module``, until ``remove``, unnoticed by the program.
 
-    The program may copy, save or script the module. A copy has a hook that does nothing and that can be loaded without
-    this package, and TorchScript, which compiles hooks, does not see this one.
+    The program may copy, save, script or graph the module, or ask whether it has hooks.
     """
 
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
-        self._module = weakref.ref(module)
         self._begun = begun
-        self._stubs = _recursive.get_hook_stubs
-        _recursive.get_hook_stubs = self._ours = self._without_hook(self._stubs)
-        self._handle = module.register_forward_pre_hook(self)
+        self._hooks = module._forward_pre_hooks = _WithUnseen(self._called)
 
-    def __call__(self, module: torch.nn.Module, args: Any) -> None:
+    def remove(self) -> None:
+        self._hooks.unseen = None
+
+    def _called(self, module: torch.nn.Module, args: Any) -> None:
         if not _is_traced():
             self._begun()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A function of two arguments that returns None.
-        return getattr, (logging.NullHandler, "handle")
 
-    def remove(self) -> None:
-        self._handle.remove()
-        if _recursive.get_hook_stubs is self._ours:
-            _recursive.get_hook_stubs = self._stubs
+class _WithUnseen(OrderedDict[int, Any]):
+    """The pre-hooks of a module. Only a call of the module sees the hook ``unseen``."""
 
-    def _without_hook(self, stubs: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(stubs)
-        def found(module: torch.nn.Module) -> Any:
-            if module is not self._module():
-                return stubs(module)
-            self._handle.remove()
-            try:
-                return stubs(module)
-            finally:
-                if _recursive.get_hook_stubs is self._ours:
-                    self._handle = module.register_forward_pre_hook(self)
+    def __init__(self, unseen: Any) -> None:
+        super().__init__()
+        self.unseen = unseen
 
-        return found
+    def __bool__(self) -> bool:
+        return self.unseen is not None or len(self) > 0
+
+    def items(self) -> Any:
+        own = super().items()
+        return own if self.unseen is None else [(_UNSEEN_ID, self.unseen), *own]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return OrderedDict, (list(super().items()),)
+
+    def __deepcopy__(self, memo: Any) -> OrderedDict[int, Any]:
+        return OrderedDict(copy.deepcopy(list(super().items()), memo))
 
 
-class _ScriptedCallHook:
-    """Calls ``begun`` before each call of ``module``, to which TorchScript adds no hooks, until ``remove``."""
+class _GlobalCallHook:
+    """As ``_CallHook``, for a module to which TorchScript adds no hooks, or that has hooks of the program: their
+    handles refer to the module's dict of hooks, so that it cannot be replaced. Slower, because it sees all calls.
+    """
 
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
         self._module = weakref.ref(module)
@@ -222,8 +229,15 @@ class _ScriptedCallHook:
 
 
 def _is_traced() -> bool:
-    """Whether PyTorch compiles or traces the program now; a call is then no step."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    """Whether PyTorch compiles or traces the program now, or computes a part of it again in the backward pass; a call
+    is then no step."""
+    compiled = torch.compiler.is_compiling()
+    return compiled or torch.jit.is_tracing() or _in_backward()  # type: ignore[attr-defined, no-untyped-call]
+
+
+def _in_backward() -> bool:
+    """Whether this thread runs a part of a backward pass."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def _any_of(kind: type) -> bool:
