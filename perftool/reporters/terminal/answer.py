@@ -27,7 +27,7 @@ from perftool.reporters.verdict import amount_text, origins, overlap_text
 
 MOST_LINES = 26
 _MOST_FINDINGS = 5
-# Sentences of context are left out if these findings would not fit below them.
+# So many findings are shown in any case. Sentences of context are left out if these would not fit below them.
 _LEAST_FINDINGS = 3
 _MOST_NOTES = 2
 _MOST_NAMED = 4
@@ -51,7 +51,7 @@ class _Row:
 
 
 def print_answer(report: Report, console: Console, choice: Choice | None = None) -> None:
-    """Print ``report`` in at most ``MOST_LINES`` lines of 80 columns, unless ``choice`` asks for more findings."""
+    """Print ``report`` in about ``MOST_LINES`` lines of 80 columns, unless ``choice`` asks for more findings."""
     choice = choice or Choice()
     verdict = report.verdict
     parts = time_parts(report)
@@ -92,11 +92,12 @@ def _heads(report: Report) -> tuple[str, str, str]:
 
 
 def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:
-    """Keep the first ``rows`` that fit in ``room`` lines together with the lines below them, at least one."""
-    for count in range(min(_MOST_FINDINGS, len(rows)), 1, -1):
+    """Keep the first ``rows`` that fit in ``room`` lines together with the lines below them, at least
+    ``_LEAST_FINDINGS``."""
+    for count in range(min(_MOST_FINDINGS, len(rows)), _LEAST_FINDINGS, -1):
         if _height(rows[:count], report, console) <= room:
             return rows[:count]
-    return rows[:1]
+    return rows[:_LEAST_FINDINGS]
 
 
 def _height(rows: Sequence[_Row], report: Report, console: Console) -> int:
