@@ -19,7 +19,7 @@ from culprits import one_rank, write_run
 from perftool.commands.merge import merge
 from perftool.commands.options import CliSettings
 from perftool.engine.analysis import analysed, analyze
-from perftool.engine.ranks.part_file import digests, read_part, render_part
+from perftool.engine.ranks.part_file import digests, read_part, render_part, together
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
 from perftool.readers.discover import find_inputs
@@ -345,6 +345,26 @@ def test_two_parts_of_one_rank_are_not_one_run(run: list[str]) -> None:
     Path("again.part").write_bytes(part_of("again/node000/rank0.json"))
     with pytest.raises(InputError, match=r"again.part and p0.part both contain rank 0; leave one out"):
         analyze([run[0], "again.part"], RULES)
+
+
+class _Counted(dict[int, Any]):
+    """The metadata of ranks, which counts how often all of it is read."""
+
+    reads = 0
+
+    def values(self) -> Any:
+        type(self).reads += 1
+        return super().values()
+
+
+def test_the_ranks_of_a_part_are_compared_with_others_once(run: list[str]) -> None:
+    Path("both.part").write_bytes(part_of("node000/rank0.json", "node000/rank1.json"))
+    made = read_part("both.part")
+    (part,) = made.parts
+    assert part.facts is not None
+    counted = replace(part, facts=replace(part.facts, metadata=_Counted(part.facts.metadata)))
+    together([("both.part", replace(made, parts=(counted,)))])
+    assert _Counted.reads == 1
 
 
 @pytest.mark.parametrize("others", [[], ["node001/rank2.json"]])

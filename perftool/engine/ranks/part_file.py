@@ -161,8 +161,9 @@ def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
     for path, made in files:
         for part in made.parts:
             ranks = _ranks(part)
+            own = {read.rank: read.path for read in reversed(part.inputs)}
             for rank in ranks:
-                named = path or _path_of(part, rank)
+                named = path or own[rank]
                 other, before = parts.get(rank, (named, part))
                 if (both := (id(before), id(part))) not in copies:
                     copies[both] = before == part
@@ -174,8 +175,9 @@ def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
                 parts[rank] = named, part
             if not ranks:
                 lost |= {read.path: part for read in part.unreadable}
-    _require_one_world(parts)
-    every = [*{id(part): part for _, part in parts.values()}.values(), *lost.values()]
+    once = {id(part): (path, part) for path, part in parts.values()}
+    _require_one_world(once.values())
+    every = [*(part for _, part in once.values()), *lost.values()]
     readings = {reading.path: reading for _, made in files for reading in made.readings}
     failed = {read.path: read for _, made in files for read in made.failed}
     rules = dict(files[0][1].rules) if files else {}
@@ -187,9 +189,10 @@ def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
     )
 
 
-def _require_one_world(parts: Mapping[int, tuple[str, Part]]) -> None:
+def _require_one_world(parts: Iterable[tuple[str, Part]]) -> None:
+    """Raise InputError if ``parts`` (path and contents, each once) state different world sizes."""
     sizes: dict[int, str] = {}
-    for path, part in parts.values():
+    for path, part in parts:
         for metadata in part.facts.metadata.values() if part.facts else ():
             info = metadata.get("distributedInfo")
             if isinstance(info, dict) and isinstance(size := info.get("world_size"), int):
@@ -201,10 +204,6 @@ def _require_one_world(parts: Mapping[int, tuple[str, Part]]) -> None:
 
 def _first_path(part: Part) -> str:
     return min((read.path for read in (*part.inputs, *part.unreadable)), default="")
-
-
-def _path_of(part: Part, rank: int) -> str:
-    return next(read.path for read in part.inputs if read.rank == rank)
 
 
 def _ranks(part: Part) -> list[int]:
