@@ -78,20 +78,28 @@ _FOLDER = re.compile(r"[/~$.]|[A-Za-z]:[/\\]")
 # Special tokens of language models, such as <|begin_of_text|> or [MASKED].
 _SPECIAL = re.compile(r"<\|[^|]*\|>|<[/\w]+>|\[\w+\]")
 
-# A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``, ``&amp;sig=``. JSON and
-# HTML may escape ``&`` and ``=``.
+# Names in two words, as in texts for people. Other words before ``key`` or ``token`` are ordinary prose.
+_IN_WORDS = (
+    r"(?i:(?:api|access|account|auth|encryption|private|secret|signing|ssh|subscription)[ \t]{1,4}keys?"
+    r"|(?:api|access|auth|refresh|secret)[ \t]{1,4}token|pass[ \t]{1,4}(?:word|phrase))(?![\w.\-])"
+)
+# A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``, ``&amp;sig=``,
+# ``api_key[0]=``. JSON and HTML may escape ``&`` and ``=``.
 _NAMED = re.compile(
-    r"""(?:(?P<lead>[?&]|\\{1,8}u0026|&amp;)|(?<![\w.\-]))(?P<name>[\w.\-]+)(?:\\*["'])?\]?"""
+    rf"""(?:(?P<lead>[?&]|\\{{1,8}}u0026|&amp;)|(?<![\w.\-]))(?P<name>{_IN_WORDS}|[\w.\-]+)"""
+    r"""(?:\[(?:\d{1,20}|[@*])\]|(?:\\*["'])?\]?)"""
     r"""(?P<sep>\s*(?:[:+?]=|=>|[=:](?![=:])|\\{1,8}u003[dD])\s*|\s*,\s*|\s+)"""
 )
 _QUOTE = re.compile(r"""(\\*["'])""")
 # Strings may have a prefix in Python (b'x') or in a shell ($'x').
 _PREFIXED = re.compile(r"""(?:[bBuUrRfF]{1,2}|\$)?(\\*["'])""")
+# A shell reads a line that ends in a backslash and the next one as one line.
+_NEXT_LINE = re.compile(r"(?:\\\r?\n[ \t]*)+")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
 # An ``&`` ends a value only if another name follows, as in a URL. Quotes, angle brackets and semicolons also end it if
-# a space or punctuation follows. A shell may escape blanks and punctuation.
+# a space or punctuation follows. A shell may escape blanks, punctuation and the end of a line.
 _BARE = re.compile(
-    r"""(?:[^\s"'`&;<>\\]|\\+(?: (?=\S)|[^\w\s"'`\\])|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])"""
+    r"""(?:[^\s"'`&;<>\\]|\\+(?: (?=\S)|\r?\n(?=\S)|[^\w\s"'`\\])|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])"""
     r"""|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
 # Headers whose value extends to the end of the line, or of the argument that contains them.
@@ -258,7 +266,8 @@ def _named_in(text: str) -> Iterator[Found]:
             end = max(end, listed.end() if listed else 0, header.end() if header else 0)
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
             continue
-        if is_secret(name, text[start:end]) if certainty(name) else end - start >= SHORTEST:
+        value = _NEXT_LINE.sub("", text[start:end])
+        if is_secret(name, value) if certainty(name) else end - start >= SHORTEST:
             after = end
             # Only in a URL is it certain where the secret ends.
             if certain and not found["lead"] and end > last:
@@ -268,6 +277,8 @@ def _named_in(text: str) -> Iterator[Found]:
 
 def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
     """The start of the value at ``at``, and the quote before it (or an empty text)."""
+    below = _NEXT_LINE.match(text, at)
+    at = below.end() if below else at
     quote = (_PREFIXED if certain else _QUOTE).match(text, at)
     start = quote.end() if quote else at
     scheme = _SCHEME.match(text, start)
@@ -289,8 +300,9 @@ def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
     seems to end at ``end``.
 
     There are more forms of quotes, escapes and lists than this module knows, so any part of the line may belong to the
-    value. Lines that are indented more than that of the name belong to it too, as do items of a list in YAML. If a
-    bracket or ``quote`` remains open, the value may go on to the end of the text.
+    value. Lines that are indented more than that of the name belong to it too, as do items of a list in YAML and what
+    follows a backslash at the end of a line. If a bracket or ``quote`` remains open, the value may go on to the end of
+    the text.
     """
     last = _line_end(text, end)
     rest = text[start:last]
@@ -300,9 +312,15 @@ def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
         return len(text)
     line = text[text.rfind("\n", 0, name) + 1 : name]
     indent = line[: len(line) - len(line.lstrip(" \t"))]
-    while text.startswith((f"{indent} ", f"{indent}\t", f"{indent}- ", "\n", "\r\n"), last + 1):
+    below = (f"{indent} ", f"{indent}\t", f"{indent}- ", "\n", "\r\n")
+    while last < len(text) and (text.startswith(below, last + 1) or _goes_on(text, last)):
         last = _line_end(text, last + 1)
     return last
+
+
+def _goes_on(text: str, end: int) -> bool:
+    """Whether the line that ends at ``end`` goes on in the next one, because it ends in a backslash."""
+    return text[max(end - 2, 0) : end].removesuffix("\r").endswith("\\")
 
 
 def _line_end(text: str, at: int) -> int:

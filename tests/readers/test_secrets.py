@@ -77,6 +77,14 @@ FORMS = {
     "a query": f"GET https://host/path?a=1&token={SECRET}&b=2",
     "a signature": f"https://host/blob?sig={SECRET}&se=2030",
     "a signature of AWS": f"https://host/x?X-Amz-Signature={SECRET}",
+    "an element of an array": f"api_key[0]={SECRET}",
+    "the next line of a shell": f"export DB_PASSWORD=\\\n  {SECRET}",
+    "an option of the next line": f"run --api-key \\\r\n{SECRET}",
+    "a token of the next line": f"HF_TOKEN=\\\n{SECRET}",
+    "words": f"API KEY: {SECRET}",
+    "words and an assignment": f"the access key = {SECRET}",
+    "words in quotes": f'"Secret Key": "{SECRET}"',
+    "a token in words": f"Auth token: {SECRET}",
     "after a similar one that is not a secret": f"auth=url=https://x?token={SECRET}",
 }  # fmt: skip
 
@@ -175,6 +183,13 @@ def test_a_password_whose_quotes_or_brackets_remain_open_goes_on(value: str) -> 
     assert clean.removesuffix("\nsize=2") in ("lr=1\npassword=redacted", "lr=1\npassword='redacted")
 
 
+@pytest.mark.parametrize("end", ["\\\n", "\\\r\n"])
+def test_a_secret_goes_on_after_a_backslash_at_the_end_of_a_line(end: str) -> None:
+    for name in ("password", "HF_TOKEN"):
+        assert without_secrets(f"lr=1\n{name}=abcdefgh1{end}{SECRET}\nsize=2") == f"lr=1\n{name}=redacted\nsize=2"
+    assert without_secrets("password=abcdefgh1\\") == "password=redacted"
+
+
 def test_a_password_in_an_address_ends_before_the_next_parameter() -> None:
     assert without_secrets(f"GET /x?password={SECRET}&lr=1 now") == "GET /x?password=redacted&lr=1 now"
 
@@ -254,7 +269,8 @@ def test_a_token_is_known_by_its_beginning(token: str) -> None:
      "Basic operations on tensors", "https://pypi.org/simple?page=2", "std::token::Parser::parse_it1",
      "ProfilerStep#12", "aten::bypass(pass_id=12345678)", "Bearer international", "git@host:path",
      "--max-tokens 12345678", "docker://registry:5000/image@sha256:0123456789abcdef",
-     "https://host:8443/path/of/x@v1.2",
+     "https://host:8443/path/of/x@v1.2", "the key: value pairs", "an access key of the user, 8 times: q7Wz-2Kd9",
+     "cache key: q7Wz-2Kd9_xRt4",
      "sk-learn-estimator-html-doc-link", "ssh://git@host/path", "nccl:all_reduce token"],
 )  # fmt: skip
 def test_harmless_texts_contain_no_secrets(text: str) -> None:
@@ -273,7 +289,8 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", ":/
            ":\\/\\/a:", "password=\\$", "password=\\ ", "Authorization: ", "key_1",
            'Cookie: ="', "Cookie: = ", "password='\\'", "password=b'",
            "password=\n ", "  password: (a\n", " password: a\n", "secret=[\n", "secret=[]", "password=a b='\n", "\r",
-           "password=a\r", "_1", "password=a HF_TOKEN=")  # fmt: skip
+           "password=a\r", "_1", "password=a HF_TOKEN=",
+           "api key ", "api key: ", "password=\\\n", "password=a\\\n", "api_key[0", "\\\n")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
