@@ -43,7 +43,7 @@ FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank) WHERE w.rank = $rank
 def groups() -> tuple[tuple[Case, ...], ...]:
     """The cases that may share a run, grouped by device. Every group contains at least two cases."""
     made = []
-    for _, alike in groupby(sorted(filter(_may_share, all_cases()), key=_device), _device):
+    for _, alike in groupby(sorted(filter(_may_share, all_cases()), key=device_of), device_of):
         cases = list(alike)
         made += [tuple(cases[at : at + _MOST]) for at in range(0, len(cases), _MOST)]
     return tuple(group for group in made if len(group) > 1)
@@ -70,7 +70,7 @@ def _may_share(case: Case) -> bool:
     return bool(single and rule.sql and rule.scope == "rank" and not lonely and not of_run)
 
 
-def _device(case: Case) -> str:
+def device_of(case: Case) -> str:
     """What all ranks of a run must share: the device, which rules apply to it, and whether its speed is measured."""
     on_gaudi = any("on" in event for event in case.events)
     works = on_gaudi or any(event.get("cat") in _DEVICE_WORK for event in case.events)

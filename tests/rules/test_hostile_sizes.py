@@ -1,0 +1,78 @@
+"""No rule fails on sizes that no device could hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from company import device_of
+from rule_cases import all_cases, pack
+
+from perftool.engine.analysis import analysed
+from perftool.engine.rule_tests.case_traces import write_traces
+from perftool.engine.rule_tests.cases import Case
+from perftool.readers.discover import find_inputs
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
+_LARGEST = str(2**63 - 1)
+
+
+def _groups() -> list[list[Case]]:
+    """A case with sizes and findings of each rule about fused ops, grouped by device, which decides what rules run."""
+    first: dict[str, Case] = {}
+    for case in all_cases():
+        single = not case.logs and not any("rank" in event for event in case.events)
+        if case.code.startswith("FUS") and case.findings and single and '"Input Dims"' in json.dumps(case.events):
+            first.setdefault(case.code, case)
+    return [list(alike) for _, alike in groupby(sorted(first.values(), key=device_of), device_of)]
+
+
+def _resized(sizes: Any, resize: Callable[[list[int]], list[int]]) -> Any:
+    """``sizes`` (nested lists) with each list of numbers resized."""
+    if not isinstance(sizes, list):
+        return sizes
+    if sizes and all(isinstance(size, int) for size in sizes):
+        return resize(sizes)
+    return [_resized(size, resize) for size in sizes]
+
+
+def _hostile(event: Any, resize: Callable[[list[int]], list[int]]) -> dict[str, Any]:
+    args = dict(event.get("args", {}))
+    if "Input Dims" in args:
+        args["Input Dims"] = _resized(args["Input Dims"], resize)
+    if "Concrete Inputs" in args:
+        args["Concrete Inputs"] = [_NUMBER.sub(_LARGEST, value) for value in args["Concrete Inputs"]]
+    return {**event, "args": args}
+
+
+@pytest.mark.parametrize(
+    "resize",
+    [lambda sizes: [2**40] * len(sizes), lambda _: [2**40] * 40, lambda sizes: [0] * len(sizes)],
+    ids=["large", "large and many", "zero"],
+)
+def test_no_rule_fails_on_impossible_sizes(resize: Callable[[list[int]], list[int]], tmp_path: Path) -> None:
+    rules = [rule for rule in pack().values() if rule.code.startswith("FUS")]
+    failures = []
+    for number, cases in enumerate(_groups()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        paths = [_written(case, rank, resize, folder) for rank, case in enumerate(cases)]
+        with analysed(find_inputs(paths, as_one_run=True), rules) as run:
+            failures += [found.message for found in run.outcome.findings if found.code == "TRC001"]
+    assert failures == []
+
+
+def _written(case: Case, rank: int, resize: Callable[[list[int]], list[int]], folder: Path) -> str:
+    """Write the trace of ``case`` with hostile sizes as that of ``rank``."""
+    events = [_hostile(event, resize) for event in case.events]
+    (written,) = write_traces(events, case.metadata, case.device, folder)
+    trace = json.loads(written.read_bytes())
+    written.unlink()
+    path = folder / f"run{rank}.json"
+    path.write_text(json.dumps({**trace, "distributedInfo": {"rank": rank}}), encoding="utf-8")
+    return str(path)
