@@ -24,6 +24,7 @@ from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
+from perftool.readers.files.companions import is_named_like_dump
 from perftool.readers.files.remote import shown_path
 from perftool.readers.files.stream import STDIN
 from perftool.replay.tables import replayed_rows
@@ -74,8 +75,8 @@ class Run:
 
     @property
     def unrecognised(self) -> list[str]:
-        """The paths that the user named and in which nothing was recognised. Traces are not included, because ``lint``
-        checks them by rank.
+        """The paths that the user named, or whose name is that of a rank's dump, and in which nothing was recognised.
+        Traces are not included, because ``lint`` checks them by rank.
 
         An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either was.
         A part file is unrecognised if it contains only logs in which nothing was recognised.
@@ -84,7 +85,9 @@ class Run:
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
         inputs = [read for read in self.report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}
-        return [*blank, *(path for path in dict.fromkeys(read.path for read in inputs) if path in named - used)]
+        named |= {read.path for read in inputs if is_named_like_dump(read.path) and read.kind != "flight_record"}
+        empty = named - used
+        return [*blank, *(path for path in dict.fromkeys(read.path for read in inputs) if path in empty)]
 
     @cached_property
     def outcome(self) -> Outcome:

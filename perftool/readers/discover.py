@@ -16,9 +16,11 @@ from perftool.readers.files.companions import (
     companions_among,
     companions_in,
     files_of_other_runs,
+    irregular_kind,
     irregular_text,
     is_kept,
     is_named_like_companion,
+    is_named_like_dump,
 )
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
@@ -42,6 +44,8 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Matches names of traces that this program does not read, because of their compression (`rank1.json.xz`) or their
 # suffix (`rank1.json~`).
 _OTHER_NAME = re.compile(r"\.(?:json|trace)(?![a-z0-9])", re.IGNORECASE)
+# Matches names of tables, also compressed (`accel1.csv.gz`) or with another suffix (`accel1.csv~`).
+_TABLE_NAME = re.compile(r"\.csv(?![a-z0-9])", re.IGNORECASE)
 _OTHER_KINDS = (PART_SUFFIX, ".csv")
 _SUFFIXES = f"{', '.join(TRACE_SUFFIXES[:-1])} or {TRACE_SUFFIXES[-1]}"
 # This program's reports and baselines contain its name within this many bytes of their beginning or end.
@@ -49,6 +53,8 @@ _CHECKED_BYTES = 4 << 10
 # Larger JSON files are not parsed to check whether they belong to another program. Tokenizer files take about 10 MB.
 _LARGEST_STATE = 64 << 20
 _LONGEST_LINE = 64 << 10
+# The ends of patterns that match everything in a folder.
+_EVERYTHING = ("**", f"**{os.sep}*")
 _UNCLEAR = "not read, because it does not look like a trace"
 _LATER = "left out as only a part of a recording, although it is newer than"
 _LEAVE_OUT = "leave it out with --exclude, or name the files to read"
@@ -124,6 +130,7 @@ def find_inputs(
     selected_texts = {file for file in selected if not is_part(file) and _is_text(file)}
     traces = [file for file in selected if not is_part(file) and file not in selected_texts]
     of_texts = [_expand(path, Wanted()) for path in texts]
+    of_patterns = [found for path, found in zip(texts, of_texts, strict=True) if _is_no_folder(path)]
     named = [file for found in of_texts for file in found.files]
     others = [file for file in selected if file in selected_texts]
     if not traces:
@@ -143,15 +150,20 @@ def find_inputs(
     nearby = [] if texts or not companions else _companions_of(chosen)
     companion_files = _of_run([file for file in nearby if not is_excluded(file, patterns)], chosen)
     found = (*others, *named, *companion_files.files)
-    chosen_by = (*expanded, companion_files)
-    unread_parts = tuple(dict.fromkeys(one for found in expanded for one in found.unread_parts if one not in parts))
+    chosen_by = (*expanded, *of_patterns, companion_files)
+    known_parts = set(parts)
+    unread_parts = tuple(
+        dict.fromkeys(one for found in expanded for one in found.unread_parts if one not in known_parts)
+    )
     notes = tuple(one.note for one in chosen_by if one.note)
     if unread_parts:
         notes += (f"{unread_parts_text(unread_parts)}; name the files to read",)
     # Remove duplicates, because a file may be given both directly and by its folder.
     every = dict.fromkeys([*(one for found in expanded for one in found.aside), *aside])
-    aside = [one for one in every if one.instead in chosen]
+    used = set(chosen)
+    aside = [one for one in every if one.instead in used]
     read = {*chosen, *(one.path for one in aside)}
+    given_or_read = {*read, *paths, *texts}
     left_out = (*(file for one in chosen_by for file in one.others), *(file for file in traces if file not in read))
     given = zip((*paths, *texts), (*expanded, *of_texts), strict=True)
     itself = [one.files for path, one in given if path in one.files or _is_no_folder(path)]
@@ -165,7 +177,7 @@ def find_inputs(
         named=frozenset(chain(*itself)),
         unread_parts=unread_parts,
         doubts=(
-            *(doubt for found in expanded for doubt in found.doubts if doubt.file not in read),
+            *(doubt for found in chosen_by for doubt in found.doubts if doubt.file not in given_or_read),
             *(Doubt(one.path, f"{_LATER} {one.instead}", _LEAVE_OUT) for one in aside if one.is_later),
         ),
     )
@@ -199,7 +211,11 @@ def _expand(path: str, wanted: Wanted, literal: bool = False) -> Chosen:
         return _at_url(path, wanted)
     if os.path.isdir(path):
         return _in_folder(path, wanted)
-    return Chosen(tuple(file for file in _matching(path, literal) if wanted.allows(file)))
+    if path != STDIN and not literal and is_pattern(path):
+        return _matching(path, wanted)
+    if path != STDIN and not _exists(path):
+        raise InputError(f"{path}: no such file")
+    return Chosen(tuple(filter(wanted.allows, [path])))
 
 
 def _is_no_folder(path: str) -> bool:
@@ -211,15 +227,20 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     place = Path(path)
     everything, unread = _everything_below(place)
     files = [file for file in _named_like_traces(everything, unread) if not is_own_output(file)]
-    tables = _profiler_csvs(everything, wanted.exclude)
+    tables, unreadable = _profiler_csvs(everything, wanted)
     if tables and any(map(_is_trace, files)):
         # The tables usually come from the same recording as the traces.
         unread += [
             f"{file} is a table of the profiler beside a trace and was not read (name it to read it)" for file in tables
         ]
-        tables = []
+        tables, unreadable = [], {}
+    for file in everything:
+        if is_named_like_dump(file) and not is_kept(file) and wanted.allows(str(file)):
+            unreadable[str(file)] = f"it is {irregular_kind(file)}"
+    unread += [f"{file} was not read: {why}" for file, why in unreadable.items()]
     profiled = newest_profiles(path, tables)
-    texts = [file for file in companions_among(everything) if file not in files]
+    named = set(files)
+    texts = [file for file in companions_among(everything) if file not in named]
     parts = _parts(everything)
     if not files and not tables and parts:
         return Chosen(tuple(filter(wanted.allows, parts)))
@@ -228,7 +249,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
         raise NoInputError(f"{path}: the folder contains no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
     recordings = [file for file in files if is_recording(file) and wanted.allows(file)]
-    remaining = [file for file in files if file not in recordings and wanted.allows(file)]
+    remaining = [file for file in files if not is_recording(file) and wanted.allows(file)]
     strange, unclear = _of_other_programs(remaining)
     if recordings:
         # Since the folder contains recordings, leave out files that are malformed or too long to check, except damaged
@@ -245,17 +266,24 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     traces = sorted([*recordings, *(file for file in remaining if file not in strange and _is_run(file))])
     picked = wanted.pick(path, traces)
     # Keep damaged files, which are then reported, and metrics files, whose names are like those of traces.
-    remaining = [file for file in (*remaining, *profiled.files) if file not in strange and file not in traces]
+    known = {*strange, *traces}
+    remaining = [file for file in (*remaining, *profiled.files) if file not in known]
     other_folders = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
     remaining = [
         file for file in (*remaining, *texts) if Path(file).parent not in other_folders and wanted.allows(file)
     ]
-    kept = _of_run([file for file in remaining if file in texts], picked.files or profiled.files or files)
-    remaining = [file for file in remaining if file not in texts or file in kept.files]
+    beside = set(texts)
+    kept = _of_run([file for file in remaining if file in beside], picked.files or profiled.files or files)
+    foreign = beside.difference(kept.files)
+    remaining = [file for file in remaining if file not in foreign]
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     others = (*picked.others, *profiled.others, *kept.others)
     unread_parts = tuple(file for file in parts if Path(file).parent not in other_folders and wanted.allows(file))
-    doubts = (*picked.doubts, *(Doubt(file, _UNCLEAR, _LEAVE_OUT) for file in sorted(unclear) if wanted.run is None))
+    doubts = (
+        *picked.doubts,
+        *(Doubt(file, _UNCLEAR, _LEAVE_OUT) for file in sorted(unclear) if wanted.run is None),
+        *(Doubt(file, f"not read: {why}", _LEAVE_OUT) for file, why in unreadable.items()),
+    )
     return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, doubts)
 
 
@@ -327,9 +355,33 @@ def _is_trace(path: str) -> bool:
         return True
 
 
-def _profiler_csvs(everything: Iterable[Path], exclude: Sequence[str]) -> list[str]:
-    files = sorted(str(file) for file in everything if file.suffix == ".csv" and is_kept(file))
-    return [file for file in files if not is_excluded(file, exclude) and is_profiler_csv(file)]
+def _profiler_csvs(everything: Iterable[Path], wanted: Wanted) -> tuple[list[str], dict[str, str]]:
+    """The profiler's tables among the files of a folder, and why other files, whose names are like theirs, are not."""
+    named = [file for file in everything if _TABLE_NAME.search(file.name) and wanted.allows(str(file))]
+    tables = sorted(
+        str(file)
+        for file in named
+        if file.name.lower().endswith(".csv") and is_kept(file) and is_profiler_csv(str(file))
+    )
+    like, found = set(map(_unnumbered, tables)), set(tables)
+    unreadable = {}
+    for file in sorted(map(str, named)):
+        if file not in found and _unnumbered(file) in like:
+            unreadable[file] = _why_no_table(Path(file))
+    return tables, unreadable
+
+
+def _unnumbered(path: str) -> str:
+    """The name of a table without its ending, and without the numbers of its rank, card and recording."""
+    return re.sub(r"\d+", "0", _TABLE_NAME.split(Path(path).name)[0].lower())
+
+
+def _why_no_table(file: Path) -> str:
+    if not is_kept(file):
+        return f"it is {irregular_kind(file)}"
+    if not file.name.lower().endswith(".csv"):
+        return "the names of the profiler's tables end with .csv"
+    return "it does not begin like a table of the profiler, although its name is like that of one"
 
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
@@ -374,17 +426,27 @@ def _may_be_input(path: str) -> bool:
         return True
 
 
-def _matching(path: str, literal: bool) -> list[str]:
-    if path == STDIN or literal or not is_pattern(path):
-        if path != STDIN and not _exists(path):
-            raise InputError(f"{path}: no such file")
-        return [path]
+def _matching(pattern: str, wanted: Wanted) -> Chosen:
+    """The files that match ``pattern``, and doubts about its other matches, which are not read."""
     # The pattern may also be the name of a file. That file must not hide the other matches.
-    itself = [path] if _exists(path) else []
-    found = list(dict.fromkeys([*itself, *(match for match in matches(path) if os.path.isfile(match))]))
+    itself = [pattern] if _exists(pattern) else []
+    every = list(dict.fromkeys([*itself, *matches(pattern)]))
+    found = [match for match in every if os.path.isfile(match) or match in itself]
     if not found:
-        raise NoInputError(f"{path}: the pattern matches no file")
-    return found
+        raise NoInputError(f"{pattern}: the pattern matches no file")
+    files = set(found)
+    unread = [match for match in every if match not in files and wanted.allows(match)]
+    # What is in a folder may match the pattern, too.
+    listed = {str(up) for folder in {Path(match).parent for match in every} for up in (folder, *folder.parents)}
+    if pattern.endswith(_EVERYTHING):
+        listed |= set(filter(os.path.isdir, unread))
+    unread = [match for match in unread if match not in listed]
+    kinds = {match: "a folder" if os.path.isdir(match) else irregular_kind(match) for match in unread}
+    return Chosen(
+        tuple(filter(wanted.allows, found)),
+        _few([f"{match} is {kind}, and was not read" for match, kind in kinds.items()]) or None,
+        doubts=tuple(Doubt(match, f"not read, because it is {kind}", _LEAVE_OUT) for match, kind in kinds.items()),
+    )
 
 
 def _exists(path: str) -> bool:

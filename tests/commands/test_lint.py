@@ -9,9 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import gaudi_profiler
 from builders.program import Run
 from events import Event, document, step, x
 
@@ -335,6 +337,89 @@ def test_a_part_for_a_gate_ignores_a_configuration_beside_the_traces(run: Run) -
     Path("folder/.habana_perf_tool.toml").write_text('exclude = ["*"]')
     assert run("analyze", "folder/rank0.json", "--part", "rank0.part") == 0
     assert "folder/.habana_perf_tool.toml" in run.err
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("accel1.csv.gz", gzip.compress, "the names of the profiler's tables end with .csv"),
+        ("accel1.CSV~", bytes, "the names of the profiler's tables end with .csv"),
+        ("accel1.csv", lambda table: table.partition(b"\n")[2],
+         "it does not begin like a table of the profiler, although its name is like that of one"),
+        ("accel1.csv", None, "it is a broken link"),
+    ],
+    ids=["compressed", "another ending", "no header", "a broken link"],
+)  # fmt: skip
+def test_a_gate_needs_the_tables_of_all_cards(
+    run: Run, name: str, change: Callable[[bytes], bytes] | None, why: str
+) -> None:
+    table = gaudi_profiler.as_csv().encode()
+    Path("folder").mkdir()
+    Path("folder/accel0.csv").write_bytes(table)
+    Path("folder/losses.csv").write_bytes(b"loss\n1\n")
+    if change is None:
+        Path("folder", name).symlink_to("nothing")
+    else:
+        Path("folder", name).write_bytes(change(table))
+    assert run("lint", "folder", "--select", "GAP101") == 2
+    assert run.err == (
+        f"habana_perf_tool: folder/{name}: not read: {why}; a gate needs every rank of the newest recording, so leave "
+        "it out with --exclude, or name the files to read\n"
+    )
+    assert run("lint", "folder", "--select", "GAP101", "--exclude", "*accel1*") == 0
+    assert run("analyze", "folder") == 0
+    assert f"folder/{name} was not read: {why}\n" in run.err
+
+
+@pytest.mark.parametrize("dump", ["", "\0" * 3000, "disk quota exceeded", '{"version": "2.10"}', None])
+def test_a_gate_does_not_pass_a_dump_in_which_nothing_is_recognised(run: Run, dump: str | None) -> None:
+    """A rank that was killed may leave an empty dump behind."""
+    trace("folder/rank0.json", document([step(1, 0, 1000), x("aten::mm", 10, 100)]).decode())
+    file = Path("folder/nccl_trace_rank_0")
+    if dump is None:
+        file.symlink_to("nothing")
+    else:
+        file.write_text(dump)
+    assert run("lint", "folder", "--select", "GAP101") == 2
+    assert f"{file}: not read: it is a broken link" in run.err or (
+        f"{file} contains nothing that this program recognises, so nothing was checked there" in run.err
+    )
+    assert run("analyze", "folder") == 0
+    assert str(file) in run.err
+    file.unlink()
+    file.write_text('{"version": "2.10", "entries": [], "pg_config": {}}')
+    assert run("lint", "folder", "--select", "GAP101") == 0
+
+
+@pytest.mark.parametrize("kind", ["a broken link", "a folder", "not a regular file, or a link to an empty one"])
+def test_a_gate_needs_all_matches_of_a_pattern(run: Run, kind: str) -> None:
+    trace("runs/rank0.json")
+    other = Path("runs/rank1.json")
+    if kind == "a folder":
+        trace("runs/rank1.json/trace.json")
+    elif kind == "a broken link":
+        other.symlink_to("nothing")
+    else:
+        os.mkfifo(other)
+    for gate in (["lint", "runs/*.json"], ["diff", "runs/*.json", "runs/*.json", "--fail-if", "slower:5%"]):
+        assert run(*gate, "--isolated") == 2
+        assert run.err == (
+            f"habana_perf_tool: {other}: not read, because it is {kind}; a gate needs every rank of the newest "
+            "recording, so leave it out with --exclude, or name the files to read\n"
+        )
+    assert run("lint", "runs/*.json", "--exclude", "*/rank1.json", "--select", "GAP101") == 0
+    assert run("analyze", "runs/*.json") == 0
+    assert f"{other} is {kind}, and was not read" in run.err
+    assert run("lint", "runs/rank0.json", "--log", "runs/rank1*", "--isolated") == 2
+
+
+def test_a_folder_whose_files_match_a_pattern_is_read(run: Run) -> None:
+    trace("runs/sub/rank0.json")
+    Path("runs/empty").mkdir()
+    for pattern in ("runs/**", "runs/**/*", "runs/**/*.json"):
+        assert run("lint", pattern, "--select", "GAP101") == 0
+        assert run.err == ""
+    assert run("lint", "runs/**/*.json", "runs/sub", "--select", "GAP101") == 0
 
 
 @pytest.mark.parametrize("text", ["", "<html>", "\0" * 99, "{'traceEvents': []}"])

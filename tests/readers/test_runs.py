@@ -175,6 +175,26 @@ def test_a_folder_of_profiler_csvs_gives_the_newest_of_each_card(tmp_path: Path)
     assert "3 recordings of the native profiler; analysing the newest of each card" in found.notes[0]
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("rank0.csv", "rank1.csv"),
+        ("rank0/prof.csv", "rank1/prof.csv"),
+        ("accel0.csv", "accel1.CSV"),
+        ("a.csv", "b.csv"),
+    ],
+    ids=["ranks", "folders of ranks", "another case", "devices in the tables"],
+)
+def test_profiler_csvs_of_other_ranks_and_cards_are_no_older_recordings(names: tuple[str, ...], tmp_path: Path) -> None:
+    header, *rows = gaudi_profiler.as_csv().splitlines()
+    for card, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        text = "\n".join([f"{header},Device", *(f"{row},hl{card}" for row in rows)])
+        (tmp_path / name).write_text(text, encoding="utf-16" if card else "utf-8")
+        os.utime(tmp_path / name, (1_700_000_000 + card,) * 2)
+    assert find_inputs([str(tmp_path)]).traces == tuple(str(tmp_path / name) for name in names)
+
+
 def test_profiler_csvs_beside_a_json_trace_are_the_same_recording(tmp_path: Path) -> None:
     (tmp_path / "profile_1.csv").write_text(gaudi_profiler.as_csv())
     (tmp_path / "profile_1.json").write_text(gaudi_profiler.as_native_json())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from perftool.model.vendors import type_of_name
 from perftool.readers.files.rank_name import rank_of
@@ -29,6 +30,8 @@ COMPANIONS = (
     "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
 )  # fmt: skip
 _COMPANION = re.compile("|".join(translate(os.path.normcase(pattern)) for pattern in COMPANIONS))
+# Dumps of the flight recorder, one for each rank.
+_DUMP = re.compile(r"(?:nccl|comm_lib)_trace_rank_.*", re.DOTALL)
 # Words that describe the kind of a file rather than its run.
 _GENERIC = {
     "console", "output", "out", "stdout", "stderr", "err", "log", "logs", "main", "run", "job", "train", "training",
@@ -63,6 +66,11 @@ def is_named_like_companion(path: str | Path) -> bool:
     return _COMPANION.fullmatch(os.path.normcase(os.path.basename(path))) is not None
 
 
+def is_named_like_dump(path: str | Path) -> bool:
+    """Whether the name of ``path`` is that of a rank's flight-recorder dump, whatever the file contains."""
+    return _DUMP.fullmatch(os.path.normcase(os.path.basename(path))) is not None
+
+
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
     """The ``files`` (path and kind) that belong to a run other than that of ``traces``, with the reasons."""
     candidates = list(files)
@@ -71,12 +79,14 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
     known = [identify(trace) for trace in traces]
     ranks = {trace.rank for trace in known}
     types = {type_of_name(trace.device) if trace.device else None for trace in known}
-    chosen = [_words(trace) for trace in traces]
-    others = cache(partial(_other_run_words, traces=frozenset(traces)))
+    own_words = [_words(trace) for trace in traces]
+    chosen = _Words(frozenset().union(*own_words), all(own_words))
+    read = frozenset(traces)
+    others = cache(partial(_other_run_words, traces=read))
     found = []
     for path, kind in candidates:
         reason = (
-            _other_recording(path, traces)
+            _other_recording(path, read)
             or _other_name(path, chosen, others)
             or _other_rank(path, ranks)
             or _other_device(kind, types)
@@ -86,18 +96,25 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
     return found
 
 
-def _other_recording(path: str, traces: Sequence[str]) -> str | None:
+def _other_recording(path: str, traces: frozenset[str]) -> str | None:
     """The reason to leave out ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in ``traces``."""
     csv = path.removesuffix(_ANALYZED) + ".csv"
     is_other = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
     return f"it belongs to {csv}" if is_other else None
 
 
-def _other_name(path: str, chosen: Sequence[set[str]], others: Callable[[Path], set[str]]) -> str | None:
+class _Words(NamedTuple):
+    """The words in the names of traces. ``of_each``: whether each name has some."""
+
+    words: frozenset[str]
+    of_each: bool
+
+
+def _other_name(path: str, chosen: _Words, others: Callable[[Path], set[str]]) -> str | None:
     own = _words(path)
-    if not own or not own.isdisjoint(set().union(*chosen)):
+    if not own or not own.isdisjoint(chosen.words):
         return None
-    return "its name is that of another run" if all(chosen) or own & others(Path(path).parent) else None
+    return "its name is that of another run" if chosen.of_each or own & others(Path(path).parent) else None
 
 
 def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:
@@ -124,8 +141,12 @@ def _other_device(kind: str, types: set[str | None]) -> str | None:
 
 def irregular_text(file: str | Path) -> str:
     """A sentence about a ``file`` for which ``is_kept`` is false."""
-    kind = "not a regular file, or a link to an empty one" if os.path.exists(file) else "a broken link"
-    return f"{file} is {kind}, and was not read"
+    return f"{file} is {irregular_kind(file)}, and was not read"
+
+
+def irregular_kind(file: str | Path) -> str:
+    """What a ``file`` is for which ``is_kept`` is false."""
+    return "not a regular file, or a link to an empty one" if os.path.exists(file) else "a broken link"
 
 
 def is_kept(file: Path) -> bool:

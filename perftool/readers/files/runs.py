@@ -19,9 +19,11 @@ from pathlib import Path, PurePath
 from perftool.errors import InputError
 from perftool.readers.files.duplicates import WHOLE_SHARE, SetAside
 from perftool.readers.files.meetings import met
+from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 from perftool.readers.identity import Identity, identify
+from perftool.readers.trace.profiler_csv import stated_device
 from perftool.units import NS_PER_MS, NS_PER_S, format_bytes, with_date
 
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")
@@ -304,10 +306,12 @@ def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
 
 
 def newest_profiles(folder: str, files: Sequence[str]) -> Chosen:
-    """Pick the newest of ``files`` for each card, because Gaudi's native profiler writes a new CSV each time."""
+    """Pick the newest of ``files`` for each card and rank, because Gaudi's native profiler writes a new CSV each
+    time."""
     cards = defaultdict(list)
     for file in files:
-        cards["".join(_CARD.findall(Path(file).name))].append(file)
+        card = "".join(_CARD.findall(Path(file).name.lower())) or stated_device(file)
+        cards[card, rank_of(file)].append(file)
     newest = tuple(sorted(max(own, key=lambda file: (Path(file).stat().st_mtime_ns, file)) for own in cards.values()))
     note = (
         f"{folder} contains {len(files)} recordings of the native profiler; analysing the newest of each card: "

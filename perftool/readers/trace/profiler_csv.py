@@ -19,12 +19,14 @@ from os import PathLike, fspath
 
 from perftool.errors import InputError
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.text_lines import Source, read_lines
+from perftool.readers.text.text_lines import Source, detect_encoding, read_lines
 
 COLUMNS = ("Name", "Trace Source", "Engine", "Event type", "Timestamp[usec]")
 _NS_PER_US = 1000
 # 64-bit integers have at most 20 digits.
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
+# The first two lines of a table are shorter.
+_HEAD = 1 << 16
 # 292 years. Larger times do not fit into a 64-bit column.
 _MAX_NS = 2**63
 
@@ -127,13 +129,26 @@ def is_profiler_header(line: str) -> bool:
 
 def is_profiler_csv(path: str) -> bool:
     """Whether a file is named ``.csv`` and its first line is the header of the profiler's CSV."""
-    if not path.lower().endswith(".csv"):
-        return False
+    return path.lower().endswith(".csv") and is_profiler_header(_first_lines(path)[0])
+
+
+def stated_device(path: str) -> str:
+    """The device in the first row of the profiler's CSV at ``path``; empty if it states none."""
+    header, first = _first_lines(path)
+    columns = [column.strip() for column in header.lstrip("\ufeff").split(",")]
+    return dict(zip(columns, _cells(first), strict=False)).get("Device", "").strip()
+
+
+def _first_lines(path: str) -> tuple[str, str]:
+    """The first two lines of a file; empty if it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return is_profiler_header(file.readline(1 << 16))
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
     except OSError:
-        return False
+        return "", ""
+    encoding, mark = detect_encoding(head)
+    lines = [*head[mark:].decode(encoding, errors="replace").replace("\0", "").split("\n", 2), ""]
+    return lines[0].rstrip("\r"), lines[1].rstrip("\r")
 
 
 def _rows(lines: Iterator[str], columns: list[str], tally: IssueTally) -> Iterator[dict[str, str]]:
