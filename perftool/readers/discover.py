@@ -37,7 +37,7 @@ from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace import envelope
 from perftool.readers.trace.envelope import holds_events, holds_times
 from perftool.readers.trace.event_text import EVENT_START
-from perftool.readers.trace.profiler_csv import is_profiler_csv
+from perftool.readers.trace.profiler_csv import is_profiler_csv, stated_device
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
@@ -238,7 +238,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         if is_named_like_dump(file) and not is_kept(file) and wanted.allows(str(file)):
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items()]
-    profiled = newest_profiles(path, tables)
+    profiled = newest_profiles(path, tables, stated_device)
     named = set(files)
     texts = [file for file in companions_among(everything) if file not in named]
     parts = _parts(everything)

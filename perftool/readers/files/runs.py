@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -23,7 +23,6 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 from perftool.readers.identity import Identity, identify
-from perftool.readers.trace.profiler_csv import stated_device
 from perftool.units import NS_PER_MS, NS_PER_S, format_bytes, with_date
 
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")
@@ -305,12 +304,14 @@ def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
     )
 
 
-def newest_profiles(folder: str, files: Sequence[str]) -> Chosen:
-    """Pick the newest of ``files`` for each card and rank, because Gaudi's native profiler writes a new CSV each
-    time."""
+def newest_profiles(folder: str, files: Sequence[str], device_in: Callable[[str], str]) -> Chosen:
+    """Pick the newest of ``files`` for each card and rank, because Gaudi's native profiler writes a new CSV each time.
+
+    ``device_in`` reads the card from a file whose name states none.
+    """
     cards = defaultdict(list)
     for file in files:
-        card = "".join(_CARD.findall(Path(file).name.lower())) or stated_device(file)
+        card = "".join(_CARD.findall(Path(file).name.lower())) or device_in(file)
         cards[card, rank_of(file)].append(file)
     newest = tuple(sorted(max(own, key=lambda file: (Path(file).stat().st_mtime_ns, file)) for own in cards.values()))
     note = (
