@@ -55,7 +55,7 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
     """
     results = getattr(profiler.profiler, "kineto_results", None)
     # PyTorch crashes when it writes such results.
-    if hasattr(results, "trace_start_ns") and not results.trace_start_ns():
+    if results is not None and not results.trace_start_ns():
         raise PerfToolError("another profiler ended the recording, so there is nothing to save")
     plain = _export(profiler, path)
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
