@@ -250,7 +250,10 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
         return f"nothing was recorded: {ending} while it was recording, and the trace in memory was lost"
     if stage == "ready":
         if code:
-            return f"nothing was recorded: {ending} before the end of its first step"
+            whole = (
+                "; if one call of the optimizer runs the whole training, --steps-from forward counts calls of the model"
+            )
+            return f"nothing was recorded: {ending} before the end of its first step{whole if code > 128 else ''}"
         return (
             "nothing was recorded: the program imported PyTorch, but no step was found: no optimizer stepped, no batch "
             "came from a DataLoader, and no module was called outside of compiled functions"

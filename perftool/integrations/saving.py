@@ -53,9 +53,9 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
     the folder is full, the trace goes to the temporary folder, and a warning says so. Raises OSError when nothing could
     be written, and PerfToolError if another profiler ended the recording.
     """
-    results = getattr(profiler.profiler, "kineto_results", None)
+    start_ns = getattr(getattr(profiler.profiler, "kineto_results", None), "trace_start_ns", None)
     # PyTorch crashes when it writes such results.
-    if results is not None and not results.trace_start_ns():
+    if start_ns is not None and not start_ns():
         raise PerfToolError("another profiler ended the recording, so there is nothing to save")
     plain = _export(profiler, path)
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS

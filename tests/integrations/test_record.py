@@ -638,6 +638,11 @@ def test_steps_may_move_to_another_thread(
     [
         ([], 2, "the program ended with exit code 2 before it imported PyTorch"),
         ([Note("ready")], 1, "the program ended with exit code 1 before the end of its first step"),
+        (
+            [Note("ready")],
+            143,
+            "before the end of its first step; if one call of the optimizer runs the whole training",
+        ),
         ([Note("ready")], 0, "no step was found"),
         ([Note("ready"), Note("recording")], 137, "the program was killed by SIGKILL while it was recording"),
         ([Note("stranger", "python cannot import the recorder (x)")], 0, "install habana_perf_tool for that Python"),

@@ -166,7 +166,11 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
     if _longest(lines)[1] > _MOSTLY:
         return lines
     around = _around(ran, begins, ends, whole)
-    return (around, *lines[: MOST_SOURCES - 1]) if around else lines
+    if around is None:
+        return lines
+    # The time of a function contains that of its own lines.
+    others = [one for one in lines if (one["file"], one["function"]) != (around["file"], around["function"])]
+    return around, *others[: MOST_SOURCES - 1]
 
 
 def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:

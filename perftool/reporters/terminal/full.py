@@ -40,6 +40,8 @@ from perftool.reporters.terminal.tables import (
 from perftool.reporters.verdict import amount_text, overlap_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
+# The share of a CPU step in which the host waits that is worth a line.
+_NOTICEABLE_WAIT = 0.05
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _RELATED = 3
 _MOST_INPUTS = 8
@@ -179,8 +181,9 @@ def _print_ranks(report: Report, console: Console) -> None:
 
 def _print_bounds(report: Report, console: Console) -> None:
     bounds = report.model.bounds if report.model else ()
-    # On a CPU, the host always bounds the step.
-    if bounds and not (report.device.type == "cpu" and {bound.kind for bound in bounds} == {"host"}):
+    # On a CPU, the host always bounds the step, unless it waits.
+    others = sum(bound.share for bound in bounds if bound.kind != "host")
+    if bounds and (report.device.type != "cpu" or others >= _NOTICEABLE_WAIT):
         _heading(f"What bounds the {report.run.step_word}: {bounds_text(bounds)}", console)
 
 
