@@ -168,8 +168,8 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
     around = _around(ran, begins, ends, whole)
     if around is None:
         return lines
-    # The time of a function contains that of its own lines.
-    others = [one for one in lines if (one["file"], one["function"]) != (around["file"], around["function"])]
+    # Without lines of calls, the own time of a function is placed at the function's line, too.
+    others = [one for one in lines if any(one[key] != around[key] for key in ("file", "line", "function"))]
     return around, *others[: MOST_SOURCES - 1]
 
 
