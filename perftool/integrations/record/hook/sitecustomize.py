@@ -14,8 +14,9 @@ from pathlib import Path
 from types import ModuleType
 
 _HERE = str(Path(__file__).parent)
+_NAMED = {os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep)}
 # The folders of installed modules. Python adds the folder of the program later.
-_INSTALLED = [place for place in sys.path if place not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+_INSTALLED = [place for place in sys.path if os.path.abspath(place) not in _NAMED]
 
 
 class _WaitForTorch:
