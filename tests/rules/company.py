@@ -96,11 +96,7 @@ def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str
 def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
     """How the findings of ``cases`` differ from the expected ones if the cases are ranks of one run."""
     for rank, case in enumerate(cases):
-        (written,) = write_traces(case.events, case.metadata, case.device, folder)
-        trace = json.loads(written.read_bytes())
-        written.unlink()
-        info = {**trace.get("distributedInfo", {}), "rank": rank}
-        (folder / f"run{rank}.json").write_text(json.dumps({**trace, "distributedInfo": info}), encoding="utf-8")
+        write_rank(case, rank, folder)
 
     paths = [str(folder / f"run{rank}.json") for rank in range(len(cases))]
     # Rules run without their predictions, which would be about the whole run.
@@ -111,6 +107,17 @@ def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, lis
             for rank, rule in enumerate(rules)
         )
         return _unlike(cases, outcomes, folder)
+
+
+def write_rank(case: Case, rank: int, folder: Path) -> Path:
+    """Write the trace of ``case`` into ``folder``, as the trace of ``rank``."""
+    (written,) = write_traces(case.events, case.metadata, case.device, folder)
+    trace = json.loads(written.read_bytes())
+    written.unlink()
+    info = {**trace.get("distributedInfo", {}), "rank": rank}
+    path = folder / f"run{rank}.json"
+    path.write_text(json.dumps({**trace, "distributedInfo": info}), encoding="utf-8")
+    return path
 
 
 def _of_rank(rank: int, store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) -> Outcome:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
-from company import device_of
+from company import device_of, write_rank
 from rule_cases import all_cases, pack
 
 from perftool.engine.analysis import analysed
-from perftool.engine.rule_tests.case_traces import write_traces
 from perftool.engine.rule_tests.cases import Case
 from perftool.readers.discover import find_inputs
 
@@ -61,18 +61,8 @@ def test_no_rule_fails_on_impossible_sizes(resize: Callable[[list[int]], list[in
     for number, cases in enumerate(_groups()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        paths = [_written(case, rank, resize, folder) for rank, case in enumerate(cases)]
+        hostile = [replace(case, events=[_hostile(event, resize) for event in case.events]) for case in cases]
+        paths = [str(write_rank(case, rank, folder)) for rank, case in enumerate(hostile)]
         with analysed(find_inputs(paths, as_one_run=True), rules) as run:
             failures += [found.message for found in run.outcome.findings if found.code == "TRC001"]
     assert failures == []
-
-
-def _written(case: Case, rank: int, resize: Callable[[list[int]], list[int]], folder: Path) -> str:
-    """Write the trace of ``case`` with hostile sizes as that of ``rank``."""
-    events = [_hostile(event, resize) for event in case.events]
-    (written,) = write_traces(events, case.metadata, case.device, folder)
-    trace = json.loads(written.read_bytes())
-    written.unlink()
-    path = folder / f"run{rank}.json"
-    path.write_text(json.dumps({**trace, "distributedInfo": {"rank": rank}}), encoding="utf-8")
-    return str(path)

@@ -77,17 +77,17 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
     if not ops:
         return None
     peaks = tuple(AssumedPeak(**row) for row in store.select(_PEAKS))
-    missing = _missing(totals, bool(totals["bounded_ns"]), device)
-    if missing == UNKNOWN_CPU and store.select("SELECT 1 FROM machines WHERE device IS NOT NULL LIMIT 1"):
-        missing = BUSY_CPU
+    missing = _missing(store, totals, bool(totals["bounded_ns"]), device)
     return Efficiency(ops, peaks, totals["work_ns"], totals["bounded_ns"], totals["best_ns"], missing)
 
 
-def _missing(totals: dict[str, int], bounded: bool, device: str | None) -> str:
+def _missing(store: TraceStore, totals: dict[str, int], bounded: bool, device: str | None) -> str:
     if totals["graph_ns"] > KNOWN * totals["work_ns"]:
         return IN_GRAPHS_OF_A_STRANGER if totals["sized_ns"] and not bounded else IN_GRAPHS
     if totals["op_ns"] and totals["shaped_ns"] < KNOWN * totals["op_ns"]:
         return NO_SHAPES
     if totals["sized_ns"] and not bounded:
-        return UNKNOWN_CPU if device == "cpu" else UNKNOWN_DEVICE
+        if device != "cpu":
+            return UNKNOWN_DEVICE
+        return BUSY_CPU if store.select("SELECT 1 FROM machines WHERE device IS NOT NULL LIMIT 1") else UNKNOWN_CPU
     return LITTLE_KNOWN if totals["bounded_ns"] < KNOWN * totals["work_ns"] and bounded else ""

@@ -80,8 +80,10 @@ def _installed_modules_first() -> Iterator[None]:
 def _is_other_file(name: str) -> bool:
     """Whether the program would import another file than the module ``name`` that is imported now."""
     present = getattr(sys.modules[name], "__spec__", None)
-    own = importlib.machinery.PathFinder.find_spec(name) if present is not None and present.has_location else None
-    return own is not None and present is not None and own.origin != present.origin
+    if present is None or not present.has_location:
+        return False
+    own = importlib.machinery.PathFinder.find_spec(name)
+    return own is not None and own.origin != present.origin
 
 
 def _leave_note(text: str) -> None:
