@@ -140,6 +140,14 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     times = (
         f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
     )
+    waited, system = (format_ns(found.evidence.get(name) or 0) for name in ("waited_ns", "system_ns"))
+    because = {
+        "cores": f"threads waited for a core for {waited}",
+        "memory": f"threads waited for a core for only {waited}, but the OS took {system}, part of it to zero new memory",
+        "none": f"threads waited for a core for only {waited}, so other programs explain little of it",
+    }.get(found.evidence["reason"])
+    if because:
+        return f"Identical calls vary in length ({times}): {because}."
     if found.evidence.get("new_memory"):
         return (
             f"Identical calls vary in length ({times}). The recording does not show the reason: other work on the "
