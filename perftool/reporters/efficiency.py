@@ -11,7 +11,7 @@ from perftool.units import format_ns, format_ratio
 
 _MOST_PEAKS = 4
 # Rates below this, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s.
-_SMALL_RATE = 0.1
+_SMALL_RATE = 1.0
 # Winograd convolutions take fewer operations, and caches save bytes, compared with what the model counts.
 ABOVE_MODEL = "faster than modelled"
 

@@ -24,6 +24,8 @@ _BUSY = 0.20
 _NEAR_BEST = 0.80
 # A part with a larger share is treated as all of the work.
 _NEARLY_ALL = 0.9
+# Two sums of shares are equal if they differ by less than this factor.
+_ALL = 1.001
 # Parts with a smaller share of the work are not named.
 _WEIGHTY = 0.05
 # The largest op is not mentioned if its share is smaller than this.
@@ -158,11 +160,16 @@ def named_parts(run: VerdictInput) -> str:
 
 
 def named_modules(modules: Sequence[ModuleTime]) -> list[str]:
-    """The modules that sentences may mention: the outermost ones, and those among which the work is divided."""
+    """The modules that sentences may mention: the outermost ones, and those among which the work is divided.
+
+    A part without all modules of its class is left out: a sentence about the calls of the class would contradict its
+    share.
+    """
     outermost = [one for one in modules if one.depth == 1 and one.share >= _WEIGHTY]
     outermost.sort(key=lambda one: -one.share)
-    names = [one.module or "" for one in outermost] + [part.name for part in _large(_module_parts(modules))]
-    return list(dict.fromkeys(names))
+    whole = _without_wrappers(modules)
+    parts = [part for part in _large(_module_parts(modules)) if _class_part(whole, part.name).share <= _ALL * part.share]
+    return list(dict.fromkeys([one.module or "" for one in outermost] + [part.name for part in parts]))
 
 
 def _large(parts: Sequence[Part]) -> list[Part]:
