@@ -371,6 +371,40 @@ def test_calls_that_vary_on_a_cpu_limit_the_recording_and_give_no_advice(tmp_pat
     )
 
 
+def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path: Path) -> None:
+    """Five steps do not show how often a plot recurs. All steps together would halve the share of the other gains."""
+    starts = (0, 10_000, 20_000, 60_000, 70_000)
+    events = [
+        event
+        for k, ts in enumerate(starts)
+        for event in (
+            step(k, ts, 40_000 if k == 2 else 10_000),
+            x("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", ts, 4000, "user_annotation"),
+            x("aten::mm", ts + 4000, 5900),
+        )
+    ]
+    plots = [python("plot.py(7): draw", 30_000, 29_000, 1), python("plot.py(9): axis", 31_000, 20_000, 2)]
+
+    def analyzed(*more: Event) -> Report:
+        path = tmp_path / "trace.json"
+        path.write_bytes(document([*events, *more]))
+        return analyze([str(path)])
+
+    report = analyzed(*plots)
+    (gain,) = [found.gain for found in report.findings if found.code == "GAP102"]
+    assert gain is not None
+    assert gain.share_of_step == pytest.approx(0.4, abs=0.02)
+    sentence = (
+        "Step 2 takes 40.0 ms instead of 10.0 ms: only it calls draw (plot.py:7), which takes 29.0 ms. "
+        "5 steps do not show how often that recurs, so gains leave it out."
+    )
+    assert sentence in report.verdict.caveats
+    assert not any(found.gain for found in report.findings if found.code == "STP101")
+
+    twice = analyzed(*plots, python("plot.py(7): draw", 70_500, 10, 3))
+    assert not any("only it calls draw" in caveat for caveat in twice.verdict.caveats)
+
+
 def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_take_it(tmp_path: Path) -> None:
     """The trace contains the profiler's span, so this time counts even without stacks."""
     steps = [event for k in range(4) for event in (step(k, 5000 + 1000 * k, 1000), x("aten::mm", 5000 + 1000 * k, 900))]

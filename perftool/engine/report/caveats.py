@@ -32,8 +32,8 @@ _MISSING = "TRC107"
 def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
     """Sentences that do not repeat the ``headline``. Any of them may be empty."""
     return (
-        _lengths(run, headline), run.passed_on, _missing(run.findings), run.on_cpu.narrow, _inflated(run),
-        _disturbed(run.findings, headline),
+        _lengths(run, headline), run.on_cpu.one_off, run.passed_on, _missing(run.findings), run.on_cpu.narrow,
+        _inflated(run), _disturbed(run.findings, headline),
     )  # fmt: skip
 
 
@@ -143,8 +143,8 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     waited, system = (format_ns(found.evidence.get(name) or 0) for name in ("waited_ns", "system_ns"))
     because = {
         "cores": f"threads waited for a core for {waited}",
-        "memory": f"threads waited for a core for only {waited}, but the OS took {system}, part of it to zero new memory",
-        "none": f"threads waited for a core for only {waited}, so other programs explain little of it",
+        "memory": f"threads waited only {waited} for a core, but the OS took {system}, some of it to zero new memory",
+        "none": f"threads waited only {waited} for a core, so other programs explain little of it",
     }.get(found.evidence["reason"])
     if because:
         return f"Identical calls vary in length ({times}): {because}."

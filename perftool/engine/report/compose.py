@@ -11,7 +11,7 @@ from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.device_words import named_modules
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
-from perftool.engine.report.functions import functions_sentence, narrow_sentence, optimizer_sentence
+from perftool.engine.report.functions import functions_sentence, narrow_sentence, one_off_sentence, optimizer_sentence
 from perftool.engine.report.left import left
 from perftool.engine.report.long_calls import LongCalls, long_calls
 from perftool.engine.report.memory import memory_uses
@@ -46,6 +46,10 @@ _TABLES = (
 
 # 146 years. The sum of two shorter times fits in 64 bits.
 _LONGEST_RUN_NS = 2**62
+_WHOLE = """
+SELECT sum(w.steps)::BIGINT AS steps, sum(w.dur) AS ns, sum(o.ns)::BIGINT AS once_ns
+FROM windows AS w LEFT JOIN one_offs AS o USING (rank)
+"""
 
 
 def compose(
@@ -123,6 +127,7 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
         long_calls=long_calls(store, largest, named_modules(by_module), functions, stepped) if largest else LongCalls(),
         apart=apart_sentence(store),
         narrow=narrow_sentence(store) if stepped else "",
+        one_off=one_off_sentence(store) if stepped else "",
     )
 
 
@@ -155,12 +160,14 @@ def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> 
 
     Raises InputError if the windows are so long that their sum does not fit in 64 bits.
     """
-    store.build(["windows"])
-    whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur) AS ns FROM windows")[0]
+    store.build(["windows", "one_offs"])
+    whole = store.select(_WHOLE)[0]
     if (whole["ns"] or 0) > _LONGEST_RUN_NS:
         raise InputError("the recordings of all ranks together last more than 146 years, so their times are wrong")
     usual_ns, word = overview.usual_step_ns(store, steps), overview.run(store).step_word
-    return Context(device, whole["steps"] or 0, usual_ns, whole["ns"] or 0, _simulated(store), word)
+    return Context(
+        device, whole["steps"] or 0, usual_ns, whole["ns"] or 0, _simulated(store), word, whole["once_ns"] or 0
+    )
 
 
 def _simulated(store: TraceStore) -> bool:

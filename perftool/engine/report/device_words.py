@@ -168,7 +168,9 @@ def named_modules(modules: Sequence[ModuleTime]) -> list[str]:
     outermost = [one for one in modules if one.depth == 1 and one.share >= _WEIGHTY]
     outermost.sort(key=lambda one: -one.share)
     whole = _without_wrappers(modules)
-    parts = [part for part in _large(_module_parts(modules)) if _class_part(whole, part.name).share <= _ALL * part.share]
+    parts = [
+        part for part in _large(_module_parts(modules)) if _class_part(whole, part.name).share <= _ALL * part.share
+    ]
     return list(dict.fromkeys([one.module or "" for one in outermost] + [part.name for part in parts]))
 
 

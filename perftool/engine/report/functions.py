@@ -36,6 +36,7 @@ GROUP BY c.class ORDER BY share DESC, c.class LIMIT 1
 """
 # A recording longer than this contains most of the work that a program repeats.
 _SHORT_NS = 3 * NS_PER_S
+_ONE_OFF = "FROM one_offs WHERE rank = (SELECT min(rank) FROM windows)"
 _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY rank LIMIT 1"
 
 
@@ -84,6 +85,20 @@ def narrow_sentence(store: TraceStore) -> str:
     return (
         f"All steps ({format_ns(whole_ns)}) are within one call of {cut_name(function)} ({_place(file, line)}). Work "
         "before and after them, and between such calls, is not in these figures; to see it, record more steps."
+    )
+
+
+def one_off_sentence(store: TraceStore) -> str:
+    """A sentence about a long call that only one of the few steps of the first rank makes; empty if there is none."""
+    store.build(["one_offs", "windows"])
+    rows = store.select(_ONE_OFF)
+    if not rows:
+        return ""
+    row = rows[0]
+    return (
+        f"Step {row['step']} takes {format_ns(row['step_ns'])} instead of {format_ns(row['median_ns'])}: only it calls "
+        f"{cut_name(row['function'])} ({_place(row['file'], row['line'])}), which takes {format_ns(row['ns'])}. "
+        f"{row['steps']} steps do not show how often that recurs, so gains leave it out."
     )
 
 

@@ -24,6 +24,7 @@ class OnCpu:
     ``by_function``, ``optimizer``: sentences about the user's functions and about the optimizer.
     ``apart``: a sentence about the time before the first step and after the last.
     ``narrow``: a sentence about the call that contains all steps of a short recording.
+    ``one_off``: a sentence about a long call that only one of a few steps makes.
     """
 
     enclosing: str = ""
@@ -34,6 +35,7 @@ class OnCpu:
     long_calls: LongCalls = field(default=LongCalls())
     apart: str = ""
     narrow: str = ""
+    one_off: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

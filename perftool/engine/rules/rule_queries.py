@@ -28,7 +28,8 @@ class Context:
     ranks.
 
     The step time is the median, or the mean if steps are uneven. Rules about recording do not apply to ``simulated``
-    traces. ``step_word`` is the run's word for a step.
+    traces. ``step_word`` is the run's word for a step. ``once_ns`` is the part of ``window_ns`` in calls that only one
+    of a few steps makes; gains do not refer to it.
     """
 
     device: str | None
@@ -37,11 +38,12 @@ class Context:
     window_ns: int
     simulated: bool = False
     step_word: str = "step"
+    once_ns: int = 0
 
     @property
     def mean_step_ns(self) -> float:
         """The mean step time in ns, for comparison with evidence summed over the whole window."""
-        return self.window_ns / max(self.steps, 1)
+        return (self.window_ns - self.once_ns) / max(self.steps, 1)
 
 
 @dataclass(frozen=True)
