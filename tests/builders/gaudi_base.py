@@ -1,4 +1,4 @@
-"""What all parts of the trace builder share: the events, lanes and planes."""
+"""The events, lanes and planes that all parts of the trace builder share."""
 
 from __future__ import annotations
 

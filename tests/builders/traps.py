@@ -13,7 +13,7 @@ from builders.trap_facts import Facts, Trap, facts_of
 
 
 def device_work_that_looks_like_calls(generation: str = "B") -> Trap:
-    """DMA and NIC work has the same category as host calls; only the plane tells them apart."""
+    """DMA and NIC work has the same category as host calls; only the plane distinguishes them."""
     trace = _one_step(generation)
     trace.bridge("SyncTensorsGraphInternal", 1010, 90)
     trace.annotation("enqueueWithExternalEvents recipeHandle 0x5b7 seqId 1", 1110, 60, recipe=7)

@@ -94,7 +94,7 @@ def test_counters() -> None:
     assert counters == {
         "device": [Sample(ts * 1000, {"busy": n}) for ts, n in ((100, 0), (120, 1), (170, 0), (270, 1), (400, 0))],
         "queue": [Sample(ts * 1000, {"depth": n}) for ts, n in ((110, 1), (120, 0), (265, 1), (270, 0))],
-        # PyTorch cannot tell how much the host's allocator reserves, and records 0.
+        # PyTorch does not know how much the host's allocator reserves, and records 0.
             "memory host": [Sample(120_000, {"allocated bytes": 3})],
         "memory cuda:0": [
             Sample(110_000, {"allocated bytes": 10, "reserved bytes": 90}),

@@ -1,4 +1,4 @@
-"""Ranks on CPUs, whose hosts reduce with gloo: who keeps the others waiting, and at what cost."""
+"""Ranks on CPUs that reduce with gloo: which rank keeps the others waiting, and at what cost."""
 
 from __future__ import annotations
 

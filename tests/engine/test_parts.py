@@ -37,7 +37,8 @@ def part_of(*paths: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The parts of a run of three ranks, one part per trace. A configuration file lies next to two of the traces."""
+    """The parts of a run of three ranks, one part per trace. There is a configuration file next to two of the
+    traces."""
     here = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("run"))
     write_run(Path(), 3, one_rank("loader", 1), per_host=2, skew=200_000.0, steps=2)

@@ -40,7 +40,7 @@ def test_a_wait_without_a_gain_ranks_by_its_share_of_the_time() -> None:
     def order(gain: int) -> list[str]:
         return [found.code for found in ranked([finding("B001", gain), finding("C001", None), pause], {}, step_ns=100)]
 
-    # A bound is weighted with 0.8.
+    # A bound is multiplied by 0.8.
     assert order(62) == ["A001", "B001", "C001"]
     assert order(63) == ["B001", "A001", "C001"]
     for strange in (-1, 1.5, float("nan"), "much", None):

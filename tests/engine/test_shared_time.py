@@ -102,7 +102,7 @@ def test_time_that_lies_somewhere_inside_ops_may_overlap() -> None:
 
 def test_a_finding_without_a_place_has_no_time() -> None:
     assert host_time({"ts": None, "related": None}) == HostTime(())
-    # These are only where the line of code is.
+    # The column host_time does not count: it only shows where the line of code is.
     assert host_time({"ts": 5, "dur": 4, "host_time": [{"ts": 0, "dur": 1}]}) == HostTime(((5, 9),))
     assert second(finding("A001", 400), finding("B001", 300), MATMULS, host_time({})) == ()
 

@@ -157,7 +157,7 @@ def test_functions_none_of_which_runs_for_most_of_the_time_are_named_by_their_ca
 
     assert lines(one)[0] == ("data.py", 5, "add_features", 620_000)
     assert [function for _, _, function, _ in lines(one)[1:]] == ["year", "hour"]
-    # A function that runs for nearly all of the recorded time says nothing about the place.
+    # A function that runs for nearly all of the recorded time does not show where the time goes.
     assert lines(found("GAP106", *STARVED, stacks[0], *features))[0][2] == "main"
 
 
@@ -210,7 +210,7 @@ def test_code_of_a_package_is_the_place_only_if_the_users_own_code_names_none(tm
     trainer = function("trainer/loop.py(7): fit", 2, 996), function("trainer/data.py(9): read", 10, 600)
     reading = function("columns/table.py(3): parse", 12, 590)
     assert places(main, *trainer, reading)[0] == ("trainer/data.py", "read")
-    # A function that runs briefly is a place even if it is the only one of the user's functions.
+    # A function that runs only briefly is named, even if it is the only one of the user's functions.
     assert places(load, *library) == [("data.py", "load")]
 
 

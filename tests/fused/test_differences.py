@@ -51,9 +51,7 @@ def repr_of(default):
 
 
 def same(theirs, ours):
-    """Whether callers cannot tell two lists of parameters apart. The defaults 1e-3 and 0.001, for example, are
-    equal.
-    """
+    """Whether callers see no difference between two lists of parameters. The defaults 1e-3 and 0.001 are equal."""
 
     def read(text):
         try:

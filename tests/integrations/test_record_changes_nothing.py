@@ -316,7 +316,7 @@ def test_saving_a_trace_does_not_set_the_mask_of_new_files(tmp_path: Path, monke
 
 
 def test_threads_that_train_at_once_record_one_of_them(tmp_path: Path) -> None:
-    """The second thread takes a step while the first one has its profiler start up."""
+    """The second thread takes a step while the profiler of the first one starts up."""
     code = """
 import sys, threading, torch
 from perftool.integrations.activities import torch_profiler

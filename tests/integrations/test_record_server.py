@@ -220,7 +220,7 @@ def test_a_signal_stops_the_profiler_and_then_soon_ends_record(
             assert process.wait(60) == code
             assert time.monotonic() - begun < 20
         assert "POST /stop_profile" in server.asked
-    # The folder of a recording that was given up is removed.
+    # The folder of an abandoned recording is removed.
     assert list((tmp_path / "perftool_record").iterdir()) == []
 
 

@@ -22,7 +22,7 @@ WAIT = st.just(Act("wait"))
 # Reveals the cost of a launch, of a full stream and of a wait. A recording does not show limits that were never
 # reached.
 REVEALING = [Act("launch", 60_000), *[Act("launch", 5_000)] * 10, Act("wait")]
-# Long enough that the model takes a pause of this length for a handover between threads.
+# Long enough that the model treats a pause of this length as a handover between threads.
 LONG = st.builds(Act, st.just("work"), st.integers(30_000, 200_000))
 CALL = st.builds(
     lambda acts, first: (Act("work", 50_000), Act("call", acts=(first, *acts)), Act("work", 50_000)),

@@ -72,7 +72,7 @@ def test_damage_is_repaired_as_by_one_thread(seed: int) -> None:
 
 
 def test_nothing_after_the_end_is_loaded() -> None:
-    """If metadata after the events is longer than a block, the splitter takes it for events."""
+    """If metadata after the events is longer than a block, the splitter treats it as events."""
     after = b'],"other":[' + b",".join(document([x(f"no{n}", n, 1)])[16:-2] for n in range(200)) + b"]}"
     data = document([x(f"op{n}", n, 1) for n in range(200)])[:-2] + after
     two = loaded(data, 2)

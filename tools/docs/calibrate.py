@@ -2,10 +2,9 @@
 
 usage: python tools/docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
 
-----record records pairs on this CPU (this requires PyTorch, and takes minutes for each pair), and --pair adds a pair of
--- your own; the results are saved in benchmarks/calibration.json. The other pairs come from sample_traces/benchmarks
--- and have one
-recording each. --write puts the tables into docs/gains.md.
+--record records pairs on this CPU (this requires PyTorch, and takes minutes for each pair), and --pair adds a pair of
+your own; the results are saved in benchmarks/calibration.json. The other pairs come from sample_traces/benchmarks and
+have one recording each. --write puts the tables into docs/gains.md.
 """
 
 from __future__ import annotations
