@@ -43,8 +43,8 @@ class Endings:
     def __init__(self, save: Callable[[], None]) -> None:
         self._save = save
         self._lock = threading.RLock()
-        # The thread of each block in which a profiler works or a recording is being saved. In such a block of the main
-        # thread, signals are delayed.
+        # The threads that are inside a block in which a profiler works or a recording is saved, once per block. While
+        # the main thread is in such a block, signals are delayed.
         self._working: list[int] = []
         self._saving = False
         self._pending: int | None = None
@@ -95,14 +95,14 @@ class Endings:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Delay signals that would end the process until this block, in which the profiler works, is left. Only one
-        thread at a time is in such a block."""
+        """In this block, in which the profiler works, delay signals that would end the process. Only one thread at a
+        time can be in such a block."""
         with self._lock, self.delayed():
             yield
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
-        """Delay signals as in ``undisturbed``, in any number of threads, because the program may wait for one."""
+        """Like ``undisturbed``, but several threads can be in such a block: the program may wait for one of them."""
         self._working.append(threading.get_ident())
         try:
             yield
@@ -112,7 +112,7 @@ class Endings:
 
     @contextmanager
     def delivered(self) -> Iterator[None]:
-        """Deliver signals in this block, in which the program's own code runs, although it is within ``delayed``."""
+        """Deliver signals in this block, which runs the program's own code inside a ``delayed`` block."""
         here = threading.get_ident()
         blocks = self._working.count(here)
         for _ in range(blocks):
@@ -241,7 +241,7 @@ def _in_main_thread() -> bool:
 
 
 def _native_handler(number: int) -> int:
-    """Return the address of the handler of a signal in C; 0 if there is none, or if this system does not tell.
+    """Return the address of the handler of a signal in C; 0 if there is none, or if this system cannot report it.
 
     ``signal.getsignal`` knows only Python's handlers. Native code sets others, for example ``faulthandler.register``.
     """

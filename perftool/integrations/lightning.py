@@ -127,7 +127,8 @@ class HPUProfiler(_PyTorchProfiler):
         if self.profiler is None:
             self._home.move_here()
         super().start(action_name)
-        # Not earlier: if a signal has a handler, Lightning does not set its own, which may requeue a job of SLURM.
+        # Start to handle signals only now: Lightning installs its own handler, which may requeue a SLURM job, only for
+        # signals that have none.
         if action_name.endswith(tuple(_STEP_FUNCTIONS)):
             self._endings.watch()
 

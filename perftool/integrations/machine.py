@@ -226,7 +226,7 @@ def _difference(begin: int | None, end: int | None) -> int | None:
 
 
 def _now() -> _Moment:
-    # ``active_children`` would collect the exit codes of children that have ended; the program may want to.
+    # ``active_children`` would collect the exit codes of children that have ended, which the program may need itself.
     pids = [child.pid for child in set(multiprocessing.process._children) if child.pid]  # type: ignore[attr-defined]
     busy, stolen = _machine()
     return _Moment(

@@ -27,7 +27,7 @@ _HOOK = Path(__file__).parent / "hook"
 # saved a trace.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-# Limits above the number of processes of any program, and above the number of notes of a process.
+# Limits on the processes of a program and on the notes of a process, far above what occurs.
 _MOST_FILES, _MOST_NOTES = 100_000, 100_000
 _LONGEST_FILE = 64 << 10
 

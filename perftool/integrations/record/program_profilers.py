@@ -31,7 +31,7 @@ class ProgramProfilers:
         self._plan = plan
         self._profiler: weakref.ref[torch_profiler.profile] | None = None
         self._running = False
-        # Whether the program's own handler runs, which PyTorch calls once it has stopped a recording.
+        # Whether the program's own handler is running. PyTorch calls it after it has stopped a recording.
         self._handling = False
         self._rescuing = False
         self._written: Any = None

@@ -35,7 +35,7 @@ _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
 # If the recorded steps take less time than this, recording more is advised: steps may be calls of a small module, such
 # as a detector.
 _SHORT_NS = 100 * NS_PER_MS
-# The method at whose call PyTorch's tracer of stacks reads the optimizer's state.
+# PyTorch's stack tracer reads the optimizer's state when this method is called.
 _STEP_CODE = "_optimizer_step_code"
 _IN_BACKWARD = (
     "the optimizer steps inside the backward pass, where no recording can begin; --steps-from loader or forward counts "
@@ -258,8 +258,9 @@ class Recorder:
 class _UnreadState:
     """Keeps PyTorch from reading the state of optimizers while it records stacks, until ``remove``.
 
-    PyTorch does so when this method is called, and fails if an optimizer keeps anything but a dict for a parameter. It
-    looks the method up in the class, so it may still find it there.
+    PyTorch reads the state when ``_STEP_CODE`` is called, and fails if an optimizer's state for a parameter is not a
+    dict. PyTorch looks the method up in the class, so the class still returns it. Optimizers call a function that does
+    nothing.
     """
 
     def __init__(self) -> None:

@@ -95,7 +95,8 @@ class Steps:
         self._settle("optimizer")
         leader = self._leader() if self._leader else None
         if leader is None or id(optimizer) in self._followers:
-            # The first optimizer is used; another one replaces it if it steps twice while the first does not.
+            # Count the steps of the first optimizer. Another one replaces it if it steps twice while the first does
+            # not.
             leader, self._leader = optimizer, weakref.ref(optimizer)
         if optimizer is leader:
             self._followers.clear()
@@ -158,8 +159,8 @@ class _StepHook:
         self._handle = register_optimizer_step_post_hook(stepped)
 
     def remove(self) -> None:
-        """Replace the hook by one that does nothing. If it were removed while PyTorch iterates over the hooks, and the
-        program had added one, PyTorch would fail."""
+        """Replace the hook by one that does nothing. PyTorch may be iterating over the hooks; removing one would then
+        make it fail if the program has added another."""
         hooks = self._handle.hooks_dict_ref()
         if hooks is not None and self._handle.id in hooks:
             hooks[self._handle.id] = _nothing
@@ -170,7 +171,7 @@ def _nothing(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
 
 
 class _CallHook:
-    """Calls ``begun`` before each call of ``module``, until ``remove``, unnoticed by the program.
+    """Calls ``begun`` before each call of ``module``, until ``remove``. The program does not notice the hook.
 
     The program may copy, save, script or graph the module, or ask whether it has hooks.
     """
@@ -209,8 +210,8 @@ class _WithUnseen(OrderedDict[int, Any]):
 
 
 class _GlobalCallHook:
-    """As ``_CallHook``, for a module to which TorchScript adds no hooks, or that has hooks of the program: their
-    handles refer to the module's dict of hooks, so that it cannot be replaced. Slower, because it sees all calls.
+    """Like ``_CallHook``, for modules whose dict of hooks cannot be replaced: TorchScript modules, and modules with
+    hooks of the program, whose handles refer to that dict. Slower, because it is called for every module.
     """
 
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
@@ -229,8 +230,8 @@ class _GlobalCallHook:
 
 
 def _is_traced() -> bool:
-    """Whether PyTorch compiles or traces the program now, or computes a part of it again in the backward pass; a call
-    is then no step."""
+    """Whether PyTorch is compiling or tracing the program, or recomputing a part of it in the backward pass. A call of
+    the module is then not a step."""
     compiled = torch.compiler.is_compiling()
     return compiled or torch.jit.is_tracing() or _in_backward()  # type: ignore[attr-defined, no-untyped-call]
 

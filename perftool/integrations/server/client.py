@@ -104,8 +104,8 @@ class Server:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that is never read without a limit. http.client would read without one if the length of a chunk is
-    negative."""
+    """A response whose reads always have a size limit. Without this class, http.client would read without limit if the
+    length of a chunk is negative."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)

@@ -22,7 +22,7 @@ _MOST_ALIKE = 10_000
 _ENDINGS = (".pt.trace.json", ".pt.trace.json.gz", ".trace.json.gz")
 # Some file systems store times only to the nearest two seconds.
 _CLOCK_S = 2.0
-# How long to wait for the server if the recording is given up.
+# How long to wait for the server if the recording is abandoned.
 _GIVEN_UP_S = 5.0
 
 
@@ -58,7 +58,7 @@ def record_server(server: Server, seconds: float, folder: Path, profiles: Path |
 
 
 def _profile(server: Server, seconds: float) -> None:
-    """Run the profiler of ``server`` for ``seconds``. It does not stay on if the recording is given up."""
+    """Run the profiler of ``server`` for ``seconds``. If the recording is abandoned, stop the profiler, too."""
     started = False
     try:
         server.start_profile()

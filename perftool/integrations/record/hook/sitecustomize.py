@@ -60,7 +60,8 @@ def _begin() -> None:
 
 @contextmanager
 def _installed_modules_first() -> Iterator[None]:
-    """Import no module of the program in place of an installed one, and none in place of the program's own afterwards.
+    """In this block, prefer installed modules to the program's own. Afterwards, the program can still import its own:
+    forget each imported module that hides one of them.
 
     The recorder needs modules that the program may not import, and a file of the program may have the same name.
     """
@@ -78,7 +79,7 @@ def _installed_modules_first() -> Iterator[None]:
 
 
 def _is_other_file(name: str) -> bool:
-    """Whether the program would import another file than the module ``name`` that is imported now."""
+    """Whether the program would import ``name`` from a different file than the one that is imported now."""
     present = getattr(sys.modules[name], "__spec__", None)
     if present is None or not present.has_location:
         return False
