@@ -356,7 +356,8 @@ def _is_trace(path: str) -> bool:
 
 
 def _profiler_csvs(everything: Iterable[Path], wanted: Wanted) -> tuple[list[str], dict[str, str]]:
-    """The profiler's tables among the files of a folder, and why other files, whose names are like theirs, are not."""
+    """The profiler's tables among the files of a folder. For each file with a similar name that is not such a table,
+    also the reason why not."""
     named = [file for file in everything if _TABLE_NAME.search(file.name) and wanted.allows(str(file))]
     tables = sorted(
         str(file)
@@ -436,7 +437,7 @@ def _matching(pattern: str, wanted: Wanted) -> Chosen:
         raise NoInputError(f"{pattern}: the pattern matches no file")
     files = set(found)
     unread = [match for match in every if match not in files and wanted.allows(match)]
-    # What is in a folder may match the pattern, too.
+    # Do not report a folder as unread if the pattern also matches something inside it.
     listed = {str(up) for folder in {Path(match).parent for match in every} for up in (folder, *folder.parents)}
     if pattern.endswith(_EVERYTHING):
         listed |= set(filter(os.path.isdir, unread))

@@ -104,7 +104,7 @@ def _other_recording(path: str, traces: frozenset[str]) -> str | None:
 
 
 class _Words(NamedTuple):
-    """The words in the names of traces. ``of_each``: whether each name has some."""
+    """The words that identify runs in the names of traces. ``of_each``: whether every name contains such a word."""
 
     words: frozenset[str]
     of_each: bool
@@ -145,7 +145,7 @@ def irregular_text(file: str | Path) -> str:
 
 
 def irregular_kind(file: str | Path) -> str:
-    """What a ``file`` is for which ``is_kept`` is false."""
+    """What kind of file ``file`` is, given that ``is_kept`` is false for it."""
     return "not a regular file, or a link to an empty one" if os.path.exists(file) else "a broken link"
 
 

@@ -283,7 +283,8 @@ def _ranks_lacking(chosen: Run, other: Run) -> list[str]:
 
 
 def _may_be_rank_of(chosen: Run, other: Run) -> bool:
-    """Whether ``other`` was recorded by another process while ``chosen`` was, and neither is known to be complete."""
+    """Whether another process recorded ``other`` while ``chosen`` was recorded, and neither run is known to be
+    complete."""
     if other.ranks or other.world_size or len(chosen.files) == chosen.world_size or chosen.processes & other.processes:
         return False
     if not (chosen.span_ns and other.span_ns and chosen.processes and other.processes):
@@ -307,7 +308,7 @@ def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
 def newest_profiles(folder: str, files: Sequence[str], device_in: Callable[[str], str]) -> Chosen:
     """Pick the newest of ``files`` for each card and rank, because Gaudi's native profiler writes a new CSV each time.
 
-    ``device_in`` reads the card from a file whose name states none.
+    ``device_in`` reads the card from a file whose name does not state it.
     """
     cards = defaultdict(list)
     for file in files:
@@ -330,7 +331,7 @@ def _start_distance_ns(run: Run, trace: _Recording) -> int:
 
 
 def _age(run: Run) -> tuple[bool, int, str]:
-    """A sort key by which the run to analyse by default comes last."""
+    """A sort key that puts the default run to analyse last."""
     return run.kind_of_step == "training", run.saved_ns, run.files[0]
 
 

@@ -178,7 +178,7 @@ class Redactor:
 
 
 class _Search:
-    """Finds the texts in ``kinds``, or parts of them, in time that does not grow with their number."""
+    """Finds the texts in ``kinds``, or parts of them. The time does not depend on the number of texts."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         # Split long texts to keep comparisons short.
@@ -188,7 +188,7 @@ class _Search:
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
-        # The length to try when no longer part matches; 0 if no part is this short.
+        # The length to try after all longer parts have failed to match; 0 if no part is this short.
         self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))
@@ -203,7 +203,7 @@ class _Search:
         return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
 
     def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of what is left of secrets on both sides of each cut in ``text``."""
+        """The start, the end and the kind of each fragment of a secret next to a cut in ``text``."""
         at = text.find(CUT)
         while at >= 0:
             length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
@@ -240,8 +240,8 @@ class _Begun:
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:
-        """The length of the longest suffix of ``text`` with which a learned text begins, and the kind of that text; 0
-        and "" if there is no such suffix of at least SHORTEST characters."""
+        """The length of the longest suffix of ``text`` that is the beginning of a learned text, and the kind of that
+        text; 0 and "" if no such suffix has at least SHORTEST characters."""
         for at in range(len(text) - SHORTEST + 1):
             if text[at : at + SHORTEST] in self._begins:
                 place = bisect_left(self._sorted, text[at:])

@@ -31,7 +31,7 @@ _ANY_EVENTS_KEY = re.compile(
 # In JSON inside a string, escapes have more than one backslash.
 _ESCAPED_ASCII = re.compile(rb"(?<!\\)\\+u00([2-7][0-9a-fA-F])")
 # These patterns begin with the key, because searching for a quote first would be slower. Other JSON may contain the
-# same keys with numbers as values: a tokenizer's vocabulary the first, measurements of acidity the second.
+# same keys with numbers as values: traceEvents in a tokenizer's vocabulary, ph in measurements of acidity.
 _HOLDS_EVENTS = re.compile(rb'traceEvents(?<="traceEvents)\\*"\s*:\s*(?:[\[{n]|\\*")')
 _HOLDS_EVENT = re.compile(rb'ph(?<="ph)\\*"\s*:\s*\\*"[^\\]\\*"')
 _HOLDS_PH = re.compile(rb'ph(?<="ph)"\s*:')

@@ -21,7 +21,8 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
 from perftool.readers.trace.time_text import unquote_times
 
-# How events begin that an earlier run of this program added at the end of the array, and the phases of such events.
+# The first bytes of an event that an earlier run of this program added at the end of the array, and the phases of such
+# events.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
 # Longer earlier annotations stay in the copy, because memory is bounded.
