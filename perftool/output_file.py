@@ -162,7 +162,8 @@ def _new_file(path: str) -> str | None:
 
 
 def _umask() -> int:
-    # To set it, even for a moment, would change the files that other threads of a recorded program create.
+    # Read the mask from /proc if possible. os.umask returns the mask only while setting another one, which would change
+    # the permissions of files that other threads of a recorded program create at that moment.
     with suppress(OSError, ValueError, LookupError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))

@@ -353,8 +353,8 @@ def _signals_held() -> Iterator[_Held | None]:
 
 @contextmanager
 def _ends_reported() -> Iterator[bool]:
-    """Have the system report the end of a program. Yields whether the parent of this process had it ignore SIGCHLD:
-    then the system does not, and discards the exit code."""
+    """Let this process receive the exit codes of its children: stop ignoring SIGCHLD in this block. Yields whether it
+    was ignored, a setting inherited from the parent. While SIGCHLD is ignored, the system discards exit codes."""
     ignored = hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
     if ignored:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

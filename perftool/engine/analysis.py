@@ -75,11 +75,11 @@ class Run:
 
     @property
     def unrecognised(self) -> list[str]:
-        """The paths that the user named, or whose name is that of a rank's dump, and in which nothing was recognised.
-        Traces are not included, because ``lint`` checks them by rank.
+        """The inputs in which nothing was recognised, among those that the user named and those named like a rank's
+        dump. Traces are not included, because ``lint`` checks them by rank.
 
-        An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either was.
-        A part file is unrecognised if it contains only logs in which nothing was recognised.
+        An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either
+        reading was. A part file is unrecognised if it contains only logs in which nothing was recognised.
         """
         blank = [path for path, made in self._given if path in self._inputs.named and made.is_blank]
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}

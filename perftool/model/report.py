@@ -63,8 +63,8 @@ class Gain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The ``code`` of a finding whose gain counts the same time as that of another finding. If not ``certain``, it only
-    may."""
+    """The ``code`` of a finding whose gain counts the same time as that of another finding. If not ``certain``, the two
+    may be disjoint."""
 
     code: str
     certain: bool
@@ -110,7 +110,7 @@ class Finding:
 
     @property
     def whole_gain(self) -> Gain | None:
-        """The gain of the fix for all findings that it mends, if known; else the finding's own gain."""
+        """The total gain of the findings with the same fix, if known; else the finding's own gain."""
         return self.fix_gain or self.gain
 
     @property

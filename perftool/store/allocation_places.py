@@ -38,7 +38,7 @@ _INNERMOST = (_COMPUTING, _MODULE, _LINE, _CALL)
 _NONE = -1
 # Limit for paths and for function names, in characters.
 _LONGEST = 200
-# Slices without a role are left out: what is inside them has the roles of the slices around them.
+# Slices without a role are left out. An allocation inside such a slice gets the roles of the slices around it.
 _SLICES = """
 WITH meanings AS ({meanings})
 SELECT s.id, s.track, s.ts, s."end",

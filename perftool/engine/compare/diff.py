@@ -143,7 +143,8 @@ def unjudged(comparison: Comparison, limit: float) -> str:
 
 
 def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the new run lacks so many more kernels that this may hide a change of ``limit``; otherwise empty.
+    """A sentence if the new run lost so many more kernels than the base that this could hide a slowdown of ``limit``;
+    otherwise empty.
 
     A step lasts until its kernels end, so it seems too short if its kernels were not recorded.
     """

@@ -175,8 +175,8 @@ def _isolated_children() -> Iterator[None]:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Block Ctrl-C. Processes that start meanwhile inherit the block, so Ctrl-C does not reach them: this process ends
-    them."""
+    """Block SIGINT. Processes started within the block inherit the signal mask, so Ctrl-C does not reach them; this
+    process ends them instead."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -219,7 +219,7 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     stretch = f"; the longest stretch takes {format_ns(longest)}{around}" if longest else ""
     text = cause.text
     each = f"{format_ns(cause.ns_per_step)}{f' {with_article(whole.word)}' if whole.steps > 1 else ''}"
-    # If steps are uneven, or the loss happened once, the time per step would fit no step, so the total is given.
+    # If steps are uneven, or the loss happened only once, the mean per step describes no step, so the total is given.
     if whole.steps > 1 and (whole.mean or _happened_once(longest or 0, cause.share, whole, run)):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""

@@ -85,8 +85,8 @@ def ranked(
 
     Findings of the rules ``blaming`` stragglers precede all others, because other ranks cannot be faster than the one
     they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose bound does not prove a
-    larger gain. A symptom follows a cause of about the same size. Findings that one fix mends stand together, by the
-    gain of that fix.
+    larger gain. A symptom follows a cause of about the same size. Findings with the same fix are adjacent, and rank by
+    the total gain of that fix.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
@@ -108,7 +108,7 @@ def ranked(
         symptom = finding.code in explained_by
         if symptom:
             gain /= _SAME
-        # Findings of one fix have one weight.
+        # All findings with the same fix have the same weight.
         fix, own = (finding.short_fix, finding.gain.ns_per_step) if finding.fix_gain and finding.gain else ("", 0)
         last = (finding.code, fix, -own, finding.subject, finding.rank or 0)
         return (others, -gain, not finding.advice, symptom, severity, *last)

@@ -1,5 +1,5 @@
-"""Finds pairs of findings whose gains count the same time, so that a reader does not add them up, and adds up the gains
-of findings that one fix mends."""
+"""Finds pairs of findings whose gains count the same time, so that a reader does not add them up. Adds up the gains of
+findings with the same fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from perftool.model.report import Finding, Gain, Overlap, sum_of
 
 Span = tuple[int, int]
-# The column in which a rule without intervals of its own gives intervals that contain its time: a list of {ts, dur}.
+# The column for a rule that does not know its exact intervals: intervals that contain its time, as a list of {ts, dur}.
 WITHIN = "within"
 # Below this share of the shorter list of intervals, only the edges of two findings overlap.
 _MOSTLY = 0.5
@@ -42,8 +42,8 @@ def host_time(row: Mapping[str, Any]) -> HostTime:
 
 
 def with_fix_gains(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> list[Finding]:
-    """Add to ``findings`` the gain of all findings of the same rule and rank with the same fix, where their times are
-    disjoint.
+    """Set ``fix_gain`` of ``findings``: the total gain of the findings with the same rule, rank and fix, if their times
+    are disjoint.
 
     ``times`` maps the ``id()`` of a finding to its host time. If the sum exceeds a step of ``step_ns``, or if the time
     of a finding is unknown, the gains may count the same time, so they are not added up.

@@ -143,7 +143,8 @@ def _launching(
 
 
 def _spent_from(ran: FeedingLines, moments: Int64s, lengths: Int64s) -> Int64s:
-    """The sum of the ``lengths`` of each line of ``ran``, which count for the line that runs at the ``moments``."""
+    """The sum of ``lengths`` by line of ``ran``: each length counts for the line that runs at the same entry of
+    ``moments``."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

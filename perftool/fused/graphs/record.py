@@ -97,7 +97,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._graph.get_attr(name)
 
     def _node(self, tensor: Tensor) -> fx.Node:
-        """Return the node of an argument; derive a view that no operator returned from the first view of its memory."""
+        """Return the node of an argument. If no operator returned this view, derive it from the first view of its
+        memory."""
         view, reference = _view(tensor)
         self._seen.setdefault(view.storage, reference)
         if view not in self._nodes and view.storage in self._inside:

@@ -27,7 +27,7 @@ from perftool.reporters.verdict import amount_text, origins, overlap_text
 
 MOST_LINES = 26
 _MOST_FINDINGS = 5
-# So many findings are shown in any case. Sentences of context are left out if these would not fit below them.
+# At least this many findings are shown. Context sentences are left out if the findings would not fit below them.
 _LEAST_FINDINGS = 3
 _MOST_NOTES = 2
 _MOST_NAMED = 4

@@ -15,7 +15,7 @@ from perftool.sim.ops.op_work import size, tensors
 
 HPU = torch.device("hpu", 0)
 _CPU = torch.device("cpu")
-# Functions that copy host data to the device that they are given.
+# Functions that copy host data to the device in their arguments.
 _FROM_HOST = frozenset({"tensor", "as_tensor", "asarray", "scalar_tensor", "sparse_coo_tensor"})
 _NO_NUMPY = "can't convert hpu:0 device type tensor to numpy. Use Tensor.cpu() to copy it to host memory first."
 

@@ -1,7 +1,7 @@
 -- The ops of op_efficiency that could be much faster, each with one of its kernels. Used by op_shortfalls.
 --
--- Only ops with at least 2 % of a rank's device work are considered. For convolutions, calls with one filter count
--- together: over sentences, the shape of the input differs from step to step.
+-- Only ops with at least 2 % of a rank's device work are considered. Convolution calls with the same filter count
+-- together, because inputs of variable length, such as sentences, differ in shape from step to step.
 --
 -- needs: op_efficiency, _op_work, _op_bounds, device_ops, ops, windows, devices, _name_roles
 -- empty without: _op_bounds.memory_ns

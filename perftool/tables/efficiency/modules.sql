@@ -62,8 +62,8 @@ innermost AS (
     SELECT p.inside AS id, arg_max(c.id, (c.ts, -c."end", c.id)) AS call
     FROM nested_pairs(points, spans) AS p JOIN calls AS c ON c.id = p.outside GROUP BY p.inside
 ),
--- A module inside a backward function is called again by checkpointing. A module around it only starts the backward
--- pass, as one that trains another module does.
+-- Checkpointing calls a module again inside a backward function. A module around a backward function only starts the
+-- backward pass, for example because it trains another module.
 placed AS (
     SELECT l.rank, coalesce(p.path, []) AS path, sum(l.ns) FILTER (f.id IS NULL) AS forward_ns, sum(l.ns) FILTER (f.id IS NOT NULL) AS backward_ns
     FROM launched AS l LEFT JOIN inside_functions AS f USING (id) LEFT JOIN functions AS u ON u.id = f.function
