@@ -175,10 +175,10 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
 
 
 def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:
-    """The innermost function that contains the functions with most of the time in the intervals from ``begins`` to
-    ``ends``, which have a total length of ``whole`` ns. If that function, such as the main function, also contains
-    nearly all of the recorded time, the innermost function whose calls contain most of the intervals is returned
-    instead; None if that one contains nearly all of the recorded time, too.
+    """The function to name for the intervals from ``begins`` to ``ends``, whose total length is ``whole`` ns: the
+    innermost function that contains the functions with most of the time in these intervals. A function that contains
+    nearly all of the recorded time, such as the main function, is not named. Then the innermost function whose calls
+    contain most of the intervals is tried. None if that one cannot be named, either.
     """
     import numpy as np
 

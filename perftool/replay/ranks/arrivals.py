@@ -155,9 +155,10 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
     """For each arrival of a rank: the collective that ended just before, how long before (ns), and when the rank was
     ready.
 
-    A collective that was queued behind another one was ready when the work before its launch was done. It was queued if
-    it began just after another one on the same stream; also if it began just after one on another stream, although the
-    work before its launch had ended earlier. All other collectives began as soon as they were ready.
+    A collective counts as queued behind another one if it began just after one on the same stream. It also counts as
+    queued if it began just after one on another stream, and the work before its launch had ended earlier. A queued
+    collective was ready when the work before its launch was done. All other collectives began as soon as they were
+    ready.
     """
     begin, end, meeting = facts.begin, facts.end, facts.meeting
     collectives = mine[mine < facts.count]
