@@ -101,7 +101,7 @@ def record(
       habana_perf_tool record --server http://localhost:8000 --seconds 5
     """
     if (server is None) == (not command):
-        raise typer.BadParameter("give a program after --, or a server with --server")
+        raise typer.BadParameter("name a program after --, or a server with --server")
     _require_writable(folder)
     if server is not None:
         with _own_folder(folder) as place:
@@ -145,7 +145,7 @@ def _record_server(
 
     server = server_at(address)
     if not quiet:
-        slow = "writing the traces takes longer, and the server may not answer requests meanwhile"
+        slow = "writing the traces takes additional time, in which the server may not answer requests"
         print_notes([f"habana_perf_tool: profiling {server.url} for {seconds:g} s; {slow}"], color)
     made = record_server(server, seconds, place, profiles)
     if not quiet:

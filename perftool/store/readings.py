@@ -76,7 +76,7 @@ def _with_count(record: CompilationRecord, count: int) -> CompilationRecord:
 
 
 def _with_fewer(reading: LogReading, records: Sequence[CompilationRecord], lost: int) -> LogReading:
-    text = f"{lost:,} compilations are left out, because lines that count several add at most {_MOST_EXTRA_ROWS:,} rows"
+    text = f"{lost:,} compilations are left out: lines that count several of them add at most {_MOST_EXTRA_ROWS:,} rows"
     issue = ImportIssue("too many compilations", min(lost, _MOST_COUNTED), text)
     return replace(reading, compilations=tuple(records), issues=(*reading.issues, issue))
 

@@ -42,7 +42,7 @@ def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     if entry.file_size > most:
         raise ValueError(f"{name} has more than {most >> 20} MiB")
     if entry.compress_type not in ZIP_METHODS or entry.flag_bits & 1:
-        raise ValueError(f"{name} is packed or encrypted in a way that parts never are")
+        raise ValueError(f"{name} uses encryption or a compression method that parts never use")
     with archive.open(entry) as file:
         # Without a limit, zipfile would unpack everything before it checks the size.
         return file.read(entry.file_size + 1)

@@ -34,7 +34,7 @@ CLAUSES = {
     "lock": "the device waits while the host waits for a Python lock",
     "sleep": "the device waits while the host sleeps",
     "checkpoint": "the device waits while the host saves a checkpoint",
-    "blocked": "no op computes while Python mostly waits: for a lock, a file, or another thread or process",
+    "blocked": "no op computes while Python mostly waits for a lock, a file, or another thread or process",
     "no_core": "no substantial op runs while the thread is in Python or small ops, or waits for a core",
     "capture": "the device cannot work while graphs are captured",
     "profiler": "the device waits while the profiler works",

@@ -118,7 +118,7 @@ class _Machine:
     def result(self) -> Any:
         """The value left on the stack at the end."""
         if len(self._stack) != 1:
-            raise ValueError("it leaves more or less than one value")
+            raise ValueError("it does not contain exactly one value")
         return self._top().value
 
     def _top(self) -> _Made:

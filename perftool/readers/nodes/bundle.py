@@ -247,7 +247,7 @@ class _Members:
         while block := file.read(_BLOCK):
             size += len(block)
             if size > min(most, MOST_MEMBER_BYTES):
-                raise _BoundError(f"{self._path}: {name} grows to more than {size >> 20} MiB: an archive bomb")
+                raise _BoundError(f"{self._path}: {name} unpacks to more than {size >> 20} MiB: an archive bomb")
             yield block
 
 
@@ -314,7 +314,7 @@ class _Decompressed(io.RawIOBase):
             self._rest = memoryview(next(self._blocks, b""))
             self._given += len(self._rest)
             if self._given > max(_ANY_RATIO_BYTES, MOST_RATIO * self._stream.size):
-                raise _BoundError(f"{self._stream.path}: packed more than {MOST_RATIO}-fold: an archive bomb")
+                raise _BoundError(f"{self._stream.path}: compressed more than {MOST_RATIO}-fold: an archive bomb")
         count = min(len(buffer), len(self._rest))
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]

@@ -98,7 +98,7 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
     try:
         require_few_containers(text)
     except ValueError as error:
-        tally.note("bad JSON", f"the file is not read: {error}")
+        tally.note("bad JSON", f"the file was not read: {error}")
         text = ""
     results: list[ClientResult] = []
     decoder, at = json.JSONDecoder(), 0
