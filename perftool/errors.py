@@ -95,4 +95,4 @@ class BaselineError(PerfToolError):
 
 
 class TerminatedError(KeyboardInterrupt):
-    """The program was told to end at once, by SIGTERM or SIGHUP. Ctrl-C is a plain KeyboardInterrupt."""
+    """SIGTERM or SIGHUP asked the program to end. Ctrl-C raises a plain KeyboardInterrupt instead."""

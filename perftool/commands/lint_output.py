@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sink:
-    """A format, and the file to write it to; None and '-' mean stdout."""
+    """An output of ``lint``: its format and its file; None and '-' mean stdout."""
 
     format: LintFormat
     target: str | None

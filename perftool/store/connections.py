@@ -61,7 +61,7 @@ class Connections:
 
     @contextmanager
     def all_cores(self) -> Iterator[None]:
-        """Let statements in the block use all cores. No other thread may run a statement meanwhile."""
+        """Let statements in the block use all cores. During the block, no other thread may run a statement."""
         if not self.side_by_side:
             yield
             return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# About how many slices or intervals are processed at once; each needs about ten numbers in arrays.
+# The approximate number of slices or intervals to process at a time; each needs about ten numbers in arrays.
 MOST_AT_ONCE = 1_000_000
 _WRAPPERS = """
 SELECT DISTINCT n.name FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n

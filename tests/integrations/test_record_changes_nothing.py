@@ -84,7 +84,7 @@ def test_the_module_whose_calls_are_steps_can_be_saved_copied_and_scripted(calls
 
 
 def test_hooks_of_the_program_keep_working(calls: Steps, ended: list[int]) -> None:
-    """Whether they were added before the first call, between two calls, or before others."""
+    """The program may add them before the first call or between two calls, and ahead of its other hooks."""
     model, called = torch.nn.Linear(2, 2), []
     early = model.register_forward_pre_hook(lambda *_: called.append("early"))
     model(torch.ones(1, 2))

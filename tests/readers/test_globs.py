@@ -1,4 +1,5 @@
-"""Many patterns at once match like fnmatch, in a time that does not depend on what they share with the name."""
+"""Many patterns, matched in one pass, give the results of fnmatch. The time does not depend on how much of each pattern
+matches."""
 
 from __future__ import annotations
 

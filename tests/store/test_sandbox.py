@@ -233,7 +233,7 @@ _OF_DUCKDB = "pragma_database_list"
         "WITH {0} AS MATERIALIZED (SELECT file FROM {0}) FROM {0}",
         "WITH a AS (SELECT file FROM {0}), {0} AS (SELECT 1) FROM a",
         "WITH RECURSIVE {0} AS (SELECT file FROM {0} UNION ALL SELECT 'x' FROM {0} WHERE false) FROM {0}",
-        # The first name contains the Kelvin sign, of which str.lower() makes a k.
+        # The first name contains the Kelvin sign, which str.lower() turns into a k.
         "WITH duc\u212adb_databases AS (SELECT 1) SELECT path FROM duckdb_databases",
     ],
 )

@@ -20,7 +20,7 @@ _WARM_UP = 2
 _FEWEST_ROUNDS = 6
 # After _PATIENCE times the requested time, _LEAST_ROUNDS rounds are enough.
 _LEAST_ROUNDS, _PATIENCE = 3, 4.0
-# Half the width of the interval, relative to the ratio, at which measuring stops.
+# Measuring stops once half the width of the interval, relative to the ratio, is at most this.
 _GOOD_ENOUGH = 0.03
 _PROBE_ELEMENTS = 8 * 1024 * 1024
 

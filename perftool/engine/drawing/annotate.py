@@ -197,8 +197,8 @@ def _read_samples(store: TraceStore, sql: str, names: Sequence[str], params: dic
 
 
 class _Again(Generic[_T]):
-    """An iterable that calls ``read`` for each iteration: the first searches for secrets to redact, the second
-    writes."""
+    """An iterable that calls ``read`` for each iteration. The first iteration searches for secrets to redact, the
+    second writes the output."""
 
     def __init__(self, read: Callable[[], Iterator[_T]]) -> None:
         self._read = read

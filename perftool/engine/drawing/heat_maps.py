@@ -1,4 +1,5 @@
-"""Builds heat maps of which rank waits for which, and of differences from the median rank by cause and by step."""
+"""Builds heat maps that show which rank waits for which, and how each rank differs from the median rank, by cause and
+by step."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from perftool.readers.trace.memory_snapshot import is_snapshot_file
 
 @dataclass(frozen=True)
 class LintPlan:
-    """The setup of a lint run, apart from its inputs. Its construction parses the budgets and reads the baseline, so
+    """The setup of a lint run, apart from its inputs. The constructor parses the budgets and reads the baseline, so
     that errors in them are reported before the inputs are read."""
 
     rules: Sequence[Rule]

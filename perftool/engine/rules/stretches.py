@@ -400,7 +400,7 @@ def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
     nodes: list[int] = []
     for (_, _, line, _), parent in zip(calls, parents, strict=True):
         caller = nodes[parent] if parent >= 0 else -1
-        # Comprehensions, recursive calls and calls out of the user's code are part of the function around them.
+        # Comprehensions, recursive calls and calls that leave the user's code are part of the function around them.
         part = line is None or _PART_OF_FUNCTION.fullmatch(line[2]) or (parent >= 0 and line == calls[parent][2])
         nodes.append(caller if part and caller >= 0 else tree.setdefault((caller, line or NOWHERE), len(tree)))
     return [(ts, end, lines[at], loops[at], nodes[at]) for ts, end, at in pieces if lines[at] != NOWHERE]

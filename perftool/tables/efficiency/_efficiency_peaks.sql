@@ -1,4 +1,4 @@
--- The peak rates of the matrix units with which the matmuls, convolutions and attention of a rank are compared.
+-- The peak rates of the matrix units, for comparison with the matmuls, convolutions and attention of a rank.
 --
 -- needs: _op_bounds, _op_work
 -- empty without: _op_bounds

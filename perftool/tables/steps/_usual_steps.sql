@@ -1,4 +1,4 @@
--- One row per rank with complete steps: the usual step time, with which times per step are compared.
+-- One row per rank with complete steps: the usual step time, the reference for all times per step.
 --
 -- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by at least 25
 -- %. For iterations of a server it is always the median, because there are several kinds of iterations. A call that
