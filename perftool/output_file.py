@@ -162,8 +162,8 @@ def _new_file(path: str) -> str | None:
 
 
 def _umask() -> int:
-    # Read the mask from /proc if possible. os.umask returns the mask only while setting another one, which would change
-    # the permissions of files that other threads of a recorded program create at that moment.
+    # Read the mask from /proc if possible. os.umask can only return the mask by setting another one. Files that other
+    # threads of a recorded program create at that moment would get the wrong permissions.
     with suppress(OSError, ValueError, LookupError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))

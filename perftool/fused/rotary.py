@@ -1,5 +1,5 @@
 """Rotary position embeddings: p*cos + rotated(p)*sin, where `rotated` swaps the halves of each vector, or the elements
-of each pair, and negates the half or element that comes first after the swap.
+of each pair. It then negates the first half, or the first element of each pair.
 """
 
 from __future__ import annotations

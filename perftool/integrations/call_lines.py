@@ -82,8 +82,8 @@ def _calls(events: Iterable[Any]) -> Calls:
 
 
 def is_installed(file: str, folders: Iterable[str]) -> bool:
-    """Whether ``file``, a path relative to its import folder, belongs to an installed package: if the first of
-    ``folders`` that contains it is for installed packages, or if pip listed it there (``pip install --target``).
+    """Whether ``file``, a path relative to its import folder, belongs to an installed package. It does if the first of
+    ``folders`` that contains it is for installed packages, or if pip lists the file there (``pip install --target``).
     """
     if "\0" in file:
         return False

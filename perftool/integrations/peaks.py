@@ -20,8 +20,8 @@ _COPIED_BYTES = 64 << 20
 # A buffer is copied in this many parts, because other processes rarely interrupt a short copy.
 _COPIES = 16
 _SIZES = (256, 512, 1024, 2048, 4096, 8192)
-# A size is skipped if its matmul would take longer than both this limit and the time for the measurement: dtypes for
-# which the CPU has no instructions are emulated, and large matmuls then take seconds.
+# A size is skipped if its matmul would take longer than both this limit and the time for the measurement. If the CPU
+# has no instructions for a dtype, the dtype is emulated, and large matmuls take seconds.
 _LONGEST_S = 0.02
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators support more dtypes and have larger caches, and launching a short copy takes longer than the copy.

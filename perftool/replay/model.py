@@ -23,8 +23,8 @@ MOST_ERROR = 0.02
 _MOST_TASKS = 400_000
 # Limits two products, tasks by streams and launches by threads, because the replay compares all pairs.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
-# The least share of the device time that must have a known launch or be queued before the window, and the largest share
-# of the tasks with a known launch that may begin clearly before it.
+# The first is the minimum share of device time that must have a known launch or be queued before the window. The second
+# limits the share of tasks with a known launch that may begin clearly before that launch.
 _LEAST_LINKED = 0.8
 _MOST_BEFORE_LAUNCH = 0.05
 

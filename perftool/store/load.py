@@ -49,9 +49,9 @@ _EXACT_TIME = "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT"
 # Longer names are cut, because names are matched against many patterns and copied into rows. The longest known names,
 # those of template kernels, have 5 kB.
 LONGEST_NAME = 6 << 10
-# Elements without a phase get an empty phase, which is later reported as unknown; ``_remove_blank`` removes and counts
-# those that also have no name and no times. _IS_EVENT skips counters and flows added by ``annotate``;
-# ``_without_annotations`` removes the other events that it adds.
+# Elements without a phase get an empty phase, which is later reported as unknown. ``_remove_blank`` removes and counts
+# those that also have no name and no times. _IS_EVENT skips counters and flows that ``annotate`` added, and
+# ``_without_annotations`` removes the other events that it added.
 _IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"
 _IS_BLANK = "ph = '' AND coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NULL"
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"

@@ -1,7 +1,7 @@
 """Converts the JSON of the native Synapse profiler (``hl-prof-config --invoc json``) to the form of Gaudi's bridge.
 
 The native form has one process per kind of engine (``*MME (accel5)``), and begin and end events. Work on an engine may
-overlap, and a begin and its end may have different names, so each end is matched with the earliest open begin of the
+overlap, and a begin and its end may have different names. So each end is matched with the earliest open begin of the
 same engine, recipe, context and node. Arguments have other names; ``arguments`` in the vendor's file maps them.
 """
 

@@ -23,7 +23,7 @@ class Slices(NamedTuple):
 
 class Nested(NamedTuple):
     """For each slice: the number of slices open at its start, the id of the innermost of these (-1 if there is none),
-    and whether the slice is outermost, that is, its parent has another kind or ends earlier."""
+    and whether the slice is outermost. It is outermost if its parent has another kind or ends earlier."""
 
     depth: Int64s
     parent: Int64s

@@ -89,8 +89,8 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
     """Import each table of EXPORTED from all ``parts``.
 
-    Raises duckdb.Error if a part has the wrong columns or types, or rows of ranks that it does not own; also if the
-    tables of a foreign part unpack to too much, or lack numbers.
+    Raises duckdb.Error if a part has the wrong columns or types, or rows of ranks that it does not own. Also raises it
+    if the tables of a foreign part are too large when unpacked, or lack numbers.
     """
     connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")
     for name in EXPORTED:

@@ -1,9 +1,9 @@
 -- Interval arithmetic that the tables share. Intervals are half-open, [ts, end), in ns; a relation of intervals has the
 -- columns rank, class, ts and "end". Classes are small integers; class -1 only marks a boundary.
 
--- Merges overlapping and touching intervals of a rank and class. A merged interval starts with an interval that no
--- earlier interval reaches, and ends at the latest end among the intervals before the next merged one. (Window
--- aggregates with FILTER would be 20 times slower.)
+-- Merges overlapping and touching intervals of a rank and class. A merged interval starts where no earlier interval
+-- reaches. It ends at the latest end among the intervals before the next merged one. (Window aggregates with FILTER
+-- would be 20 times slower.)
 CREATE MACRO interval_union(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts,

@@ -20,8 +20,8 @@ RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
-# Inputs that those cases do not contain: a matmul with shapes, inside a module and an annotation, on a known device;
-# the capture of a graph; launches of a recipe and of a transfer.
+# Inputs that those cases lack: a matmul with shapes on a known device, inside a module and an annotation; the capture
+# of a graph; launches of a recipe and of a transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
     {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 12},
     {"cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 10,

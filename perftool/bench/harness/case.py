@@ -55,11 +55,11 @@ class Benchmark:
     How it is measured: ``tolerance`` is the largest allowed difference of the results, relative to their largest value.
     ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.
     ``quantity`` is the number that the advice lowers. With ``separate_processes``, each form runs in its own processes,
-    because the forms differ in ``environment`` or would share caches; each process runs its form ``runs_per_process``
-    times (1 if the first run differs from later ones, for example because it compiles). ``ranks`` is the number of
-    processes that work together. The benchmark can be measured on ``devices``; ``reason`` explains why it cannot be
-    measured on others, and ``unavailable`` why it cannot be measured on this machine. ``not_quick`` says what makes the
-    benchmark too slow for ``--quick``.
+    because the forms differ in ``environment`` or would share caches. Each of these processes runs its form
+    ``runs_per_process`` times: once if the first run differs from later ones, for example because it compiles.
+    ``ranks`` is the number of processes that work together. The benchmark can be measured on ``devices``; ``reason``
+    explains why it cannot be measured on others, and ``unavailable`` why it cannot be measured on this machine.
+    ``not_quick`` says what makes the benchmark too slow for ``--quick``.
 
     For the rules, ``traced_steps`` steps of ``traced_size`` are recorded, with Python functions if ``traced_stacks``.
 

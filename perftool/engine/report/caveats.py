@@ -10,8 +10,9 @@ from perftool.units import format_ns, format_ratio
 
 # The rule that reports an overloaded machine.
 _OVERLOADED = "TRC111"
-# A run with more threads and loader workers than cores overloaded the machine by itself if the cores were busy for more
-# than the first share, and other processes used less than the second share of the time that threads waited.
+# If a run has more threads and loader workers than cores, it overloaded the machine by itself under two conditions: the
+# cores were busy for more than the first share of the time, and other processes used less than the second share of the
+# time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
 # Loader workers that take this share of the run's CPU time are mentioned if cores are scarce.
 _WORKING = 0.15

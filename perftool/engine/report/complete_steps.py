@@ -69,8 +69,8 @@ def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> 
 
 
 def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: float) -> str:
-    """A sentence if the recording of ``run`` is so much longer per step than ``before_ns`` that time must have been
-    lost between steps or in a few steps, which the median step does not show; otherwise empty.
+    """A sentence if the recording of ``run`` takes much longer per step than ``before_ns``; otherwise empty. Time must
+    then have been lost between steps or in a few steps, which the median step does not show.
 
     ``limit``: the share by which the median step may have grown.
     """

@@ -132,8 +132,8 @@ def work_sentences(run: VerdictInput) -> tuple[str, ...]:
 
 
 def largest_op(run: VerdictInput) -> tuple[str, ...]:
-    """For a run on the CPU, a sentence about the op that takes the most time (unless all ops are small) and how close
-    it is to the machine's peak, and a sentence about the parts of the work. Empty for other devices."""
+    """Two sentences for a run on the CPU: about the op that takes the most time and how close it is to the machine's
+    peak (unless all ops are small), and about the parts of the work. Empty for other devices."""
     if run.device != "cpu" or not run.device_ops:
         return ()
     top = run.device_ops[0]

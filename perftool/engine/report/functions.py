@@ -56,9 +56,9 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
     """A sentence about how the first rank's time is divided among the user's functions, and the lines of these
     functions.
 
-    Empty if the recording has no stacks, or if the functions say little about the time: the largest has a small share,
-    one that is called at most once per step has nearly all of it, or all are ``forward`` methods of modules, which have
-    their own sentence.
+    Empty if the recording has no stacks, or if the functions say little about the time. That is the case if the largest
+    has a small share, if one that is called at most once per step has nearly all of the time, or if all are ``forward``
+    methods of modules (which have their own sentence).
     """
     outermost, whole_ns, steps = _outermost(store)
     level = _dividing(outermost, whole_ns)

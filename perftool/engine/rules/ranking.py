@@ -134,8 +134,8 @@ def led_by_largest(
 ) -> tuple[Finding, ...]:
     """Move the finding that explains the largest of ``causes`` before the first advice with a gain.
 
-    The order is kept if the gain of that first advice is clearly larger, if that advice explains a cause of about the
-    same size, or if its rule is in ``kept`` (rules about stragglers, and rules that relieve the host).
+    The order is kept in three cases: the gain of that first advice is clearly larger; that advice explains a cause of
+    about the same size; or its rule is in ``kept`` (rules about stragglers, and rules that relieve the host).
     """
     first = next((found for found in findings if found.advice and found.gain), None)
     if first is None or not causes or first.code in kept:

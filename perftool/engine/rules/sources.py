@@ -48,10 +48,10 @@ FROM ({_LAUNCHED}) AS l ASOF LEFT JOIN functions AS f ON f.track = l.track AND l
 def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]:
     """Add ``sources`` (file, line, function, ns, share), longest time first, to ``rows`` if stacks were recorded.
 
-    The sources are, in this order of preference, the lines that make the calls in the column ``host_calls``, the lines
-    that ran during the time in the column ``host_time``, the lines that ran during idle time that the rule attributes
-    to the host's Python code, the lines that launched the device work in the column ``places``, and the lines that ran
-    or launched the slices of the row. These columns are removed. A row that already has sources keeps them.
+    The sources are the first of these that are known: the lines that make the calls in the column ``host_calls``; the
+    lines that ran during the time in the column ``host_time``; the lines that ran during idle time that the rule
+    attributes to the host's Python code; the lines that launched the device work in the column ``places``; the lines
+    that ran or launched the slices of the row. These columns are removed. A row that already has sources keeps them.
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return [_unplaced(row) for row in rows]

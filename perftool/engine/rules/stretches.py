@@ -276,8 +276,8 @@ def _is_of_script(line: Line) -> bool:
 
 
 def _with_lines(functions: Collection[Line]) -> dict[Line, Line]:
-    """Map each of ``functions`` to itself. A function without a line, because it was running when the recording began,
-    is mapped to the function with the same file and name that has a line, if there is exactly one."""
+    """Map each of ``functions`` to itself. A function that was running when the recording began has no line. It is
+    mapped to the function with the same file and name that has a line, if there is exactly one."""
     known: dict[tuple[str | None, str], list[Line]] = {}
     for one in functions:
         if one[1] is not None:
@@ -421,8 +421,8 @@ def _at(function: Line | None, line: int | None) -> Line:
 
 
 def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """The index of the parent of each of ``calls`` (-1 if it has none), and the pieces of time between their starts and
-    ends: start, end, and index of the innermost call."""
+    """Two lists: the index of the parent of each of ``calls`` (-1 if it has none), and the pieces into which the starts
+    and ends of calls divide time (start, end, index of the innermost call)."""
     parents: list[int] = []
     pieces: list[tuple[int, int, int]] = []
     around: list[int] = []

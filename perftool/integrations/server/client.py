@@ -69,8 +69,8 @@ class Server:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
     def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
-        # The request runs in a thread with a time limit, because a socket timeout restarts with each byte and with each
-        # address that the host name resolves to, and DNS resolution has no timeout at all.
+        # The request runs in a thread with a time limit. A socket timeout is not enough: it restarts with each byte and
+        # with each address that the host name resolves to, and does not cover DNS resolution.
         answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
         Thread(target=lambda: answers.put(self._answer(method, path, seconds)), daemon=True).start()
         try:

@@ -1,8 +1,8 @@
 """Chooses among several logs and metrics files of one run that report the same compilations.
 
 The metrics file, running totals, recipe-cache lines and other sources report the same compilations, with different
-details and gaps: metrics do not include compilations in eager mode, and log lines depend on the log level. So counts
-are compared rather than added.
+details and gaps. For example, metrics do not include compilations in eager mode, and log lines depend on the log level.
+So counts are compared rather than added.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Counts the CPU executions of each op when several files and lines report the same executions.
 
-A table printed at exit, the metrics file, call lines and graph cuts count the same executions, so the counts of
+A table printed at exit, the metrics file, call lines and graph cuts count the same executions. So the counts of
 different sources (kinds of records in a file) are compared rather than added. Sources with ranks are compared rank by
 rank, and the maxima are added; a source without ranks counts all ranks together.
 """

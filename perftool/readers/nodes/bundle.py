@@ -1,9 +1,9 @@
 """Reads the ``.hltv`` archives that Gaudi's native profiler writes for its viewer. They are zips or gzipped tars.
 
 Reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
-``synprof_parser`` can read the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
-their full names, which are never used for writing; nested archives and repeated names are ignored; a link in place of a
-member counts as damage; and the number of members, their sizes and the compression ratio are limited.
+``synprof_parser`` can read the raw hardware trace in ``prof-data/bin``. Archives are untrusted. Members are matched by
+their full names, which are never used for writing. Nested archives and repeated names are ignored. A link in place of a
+member counts as damage. The number of members, their sizes and the compression ratio are limited.
 """
 
 from __future__ import annotations

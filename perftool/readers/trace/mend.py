@@ -1,9 +1,9 @@
 """Repairs damaged event text: keeps all readable events, and counts the others.
 
 A stretch of events that does not parse is divided until the damage is isolated in one event.
-That event is mended as text if the damage is of a kind that real profilers write (raw control characters,
-bad escapes, bad UTF-8, unescaped quotes in names, ``nan`` and ``inf``, trailing commas), else dropped. Numbers are not
-converted, so times keep every digit.
+That event is repaired as text if the damage is of a kind that real profilers write: raw control characters, bad
+escapes, bad UTF-8, unescaped quotes in names, ``nan`` and ``inf``, or trailing commas. Otherwise, it is dropped.
+Numbers are not converted, so times keep every digit.
 """
 
 from __future__ import annotations

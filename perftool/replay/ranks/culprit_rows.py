@@ -155,8 +155,8 @@ class CulpritRowMaker(Lateness):
         return [step for number, step in enumerate(self.steps) if at[:, number].any()] or self.steps
 
     def _cause(self, late: Late, steps: Sequence[int]) -> tuple[str | None, float, float]:
-        """The cause of at least half of the lateness, and its time (ns) per late step on ``late`` and on the median
-        rank; None and zeros if no cause accounts for half."""
+        """The cause that accounts for at least half of the lateness, and its time (ns) per late step on ``late`` and on
+        the median rank. None and zeros if there is no such cause."""
         rows, columns = np.isin(self.meetings.ranks, late.ranks), np.isin(self.steps, steps)
         count = max(1, int(rows.sum()) * int(columns.sum()))
         more = {

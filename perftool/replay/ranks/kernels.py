@@ -37,9 +37,9 @@ WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Why kernels take longer. ``kind`` is ``more`` (there are more kernels) or, for the same number of kernels,
-    ``slower`` (each takes longer), ``larger`` (because of larger inputs), or ``unsized`` (perhaps because of larger
-    inputs, but no shapes were recorded). ``words`` is a clause that says so.
+    """Why kernels take longer. ``kind`` is ``more`` if there are more kernels. For the same number of kernels, it is
+    ``slower`` (each takes longer), ``larger`` (each takes longer because of larger inputs) or ``unsized`` (no shapes
+    were recorded, so larger inputs may be the reason). ``words`` is a clause that says so.
     """
 
     kind: str

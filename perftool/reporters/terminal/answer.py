@@ -153,8 +153,8 @@ def _remark(read: InputFile, message: str) -> str:
 
 
 def _rows(report: Report, choice: Choice) -> list[_Row]:
-    """List the advice that is severe enough, most worthwhile first: one row per rule and fix, with the gain of its
-    first finding or, if the times of its findings are disjoint, with the sum of their gains."""
+    """List the advice that is severe enough, most worthwhile first, with one row per rule and fix. The gain of a row is
+    that of its first finding or, if the times of its findings are disjoint, the sum of their gains."""
     chosen = choice.of(report.findings)
     of_fix: dict[tuple[str, str], list[Sequence[int]]] = {}
     for group in grouped(chosen):

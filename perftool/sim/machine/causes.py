@@ -24,9 +24,9 @@ KINDS = tuple(_CALLED)
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause that occurred ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. Depending
-    on it, ``what`` is the argument change that caused a recompilation, the op that fell back with its argument types,
-    the kind of read, or the reason that the bridge logs for a cut.
+    """A cause that occurred ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. It
+    determines the meaning of ``what``: the argument change that caused a recompilation; the op that fell back, with its
+    argument types; the kind of read; or the reason that the bridge logs for a cut.
     """
 
     kind: str

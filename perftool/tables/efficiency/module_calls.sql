@@ -1,9 +1,9 @@
 -- One row per call of a module of the model (torch.nn.Module), with whether a backward pass goes through it.
 --
--- A backward pass goes through a call that contains a differentiated op. It also goes through a call inside a
--- differentiated op (as with checkpointing) or inside a backward function, and through a call during which autograd
--- assigned the sequence number of a backward function that runs. If more than a tenth of a rank's backward functions
--- differentiate ops that were not recorded, it is unknown whether a backward pass goes through the other calls.
+-- A backward pass goes through a call in three cases: the call contains a differentiated op; it is inside a
+-- differentiated op (as with checkpointing) or a backward function; or autograd assigned, during the call, the sequence
+-- number of a backward function that runs. If more than a tenth of a rank's backward functions differentiate ops that
+-- were not recorded, it is unknown whether a backward pass goes through the other calls.
 --
 -- absent: the trace has no modules (with_stack=True records them), or no numbers of autograd
 -- needs: frames, ops, _differentiated

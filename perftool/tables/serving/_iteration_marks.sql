@@ -3,12 +3,12 @@
 --
 -- vLLM writes execute_context_1(140)_generation_3(3), with detailed_trace_annotation
 -- execute_143_context_1(sq140sk140sqsq..sqsk..)_generation_3(sq3sk900..), and before 0.11 execute_new_1_cached_3.
--- SGLang writes step[DECODE bs=32]. With speculative decoding, the draft model writes the same names: the decodes are
--- then drafts, step[TARGET_VERIFY bs=4] are the calls that generate, and each prompt appears twice, for the model and
--- for the draft model. The high-level profiler of vLLM on Gaudi writes slices named prefill and decode without a
--- category, a counter named utils at the start of each, and the shape of the bucket in the name of model_forward inside
--- the slice. For a prompt, the counter's utilisation shows how full the bucket is; for a decode, it is a sum of
--- contexts divided by the batch.
+-- SGLang writes step[DECODE bs=32]. With speculative decoding, the draft model writes the same names. The decodes are
+-- then drafts, and the calls that generate are step[TARGET_VERIFY bs=4]. Each prompt appears twice: for the model and
+-- for the draft model. The high-level profiler of vLLM on Gaudi writes slices named prefill and decode, without a
+-- category. At the start of each, it writes a counter named utils. The name of model_forward inside the slice contains
+-- the shape of the bucket. For a prompt, the counter's utilisation shows how full the bucket is; for a decode, it is a
+-- sum of contexts divided by the batch.
 --
 -- needs: slices, _name_roles
 -- empty without: _name_roles.roles=iteration or slices.cat=

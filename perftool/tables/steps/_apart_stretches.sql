@@ -1,6 +1,6 @@
--- The time of each recording before and after its recurring work: its complete steps; without steps, a loop of CPU ops
--- that takes at least 30 % of the time; otherwise its ops. Only the steady phase and the time before the first event
--- count.
+-- The time of each recording before and after its recurring work. The recurring work is its complete steps; without
+-- steps, a loop of CPU ops that takes at least 30 % of the time; otherwise, all of its ops. Only the steady phase and
+-- the time before the first event count.
 --
 -- needs: slices, windows, steps, phases, _extents, _op_loops
 -- empty without: windows, _extents

@@ -5,9 +5,9 @@
 -- step's work does not extend its own step. A recording without steps counts as one step. If steps were detected rather
 -- than marked, the recording may contain only the end of the first step.
 --
--- The first steps of a process compile and start up. Steps that spend at least 5 % of their time on this are
--- left out as warm-up: at most half of the steps (or two, if that is more), and only if most later steps spend less
--- time on it. Otherwise, compiling is normal for the run.
+-- The first steps of a process compile and start up. Steps that spend at least 5 % of their time on this are left out
+-- as warm-up, but at most half of the steps (or two, if that is more). They are left out only if most later steps spend
+-- less time on it; otherwise, compiling is normal for the run.
 --
 -- needs: slices, tracks, step_marks, launches, _links, _device_work, _compile_events, start_up
 -- empty without: slices
@@ -52,7 +52,7 @@ called AS (
     WHERE c."end" <= s."end"
 ),
 -- A stream runs in order, so only work on another stream (a persistent kernel, a late collective) can outlast the work
--- of the next step; such work does not extend its own step. This does not apply before a step with far less work, which
+-- of the next step. Such work does not extend its own step. This does not apply before a step with far less work, which
 -- may have been cut off after its first copy.
 next_steps AS (
     SELECT rank, ordinal, CASE WHEN lead(work) OVER w >= 0.5 * work THEN lead(device_end) OVER w END AS next_end
