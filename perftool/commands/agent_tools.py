@@ -68,8 +68,8 @@ class Workspace:
     def path(self, name: str) -> str:
         """Return the path of ``name`` below the root for an analysis, with the wildcards in a file's path escaped.
 
-        Raises PerfToolError like ``place``; also if a link leads out of the root, or if the escaped path of a file is
-        the path of another file.
+        Raises PerfToolError like ``place``. Also raises it if a link leads out of the root, or if another file has the
+        escaped path as its name.
         """
         found = self.place(name)
         # An analysis reads every file of a folder, and the logs in the folder of a file.

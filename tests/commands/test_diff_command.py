@@ -185,8 +185,8 @@ def test_the_gate_does_not_pass_a_rank_that_has_no_steps_on_both_sides(run: Run)
 
 
 def with_kernels(name: str, *durs_us: int | None) -> str:
-    """Write a trace of ten steps of 1 ms, each with a kernel whose length is the next of ``durs_us``, or without one if
-    that is None.
+    """Write a trace of ten steps of 1 ms. The length of each step's kernel is the next of ``durs_us``; None means no
+    kernel.
     """
     events = []
     for number in range(10):

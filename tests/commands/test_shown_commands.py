@@ -62,7 +62,7 @@ def prepare(folder: Path) -> None:
 def chosen() -> list[tuple[str, ...]]:
     """The shown commands, sorted so that a baseline is written before it is used.
 
-    Of commands that differ only in the names of recordings, only one is kept.
+    If several commands differ only in the names of recordings, only one of them is kept.
     """
     shown = sorted({tuple(words) for _, words in shown_commands()}, key=lambda words: ("--baseline" in words, words))
     kinds = {tuple(word for word in words if not word.endswith(".json") and "/" not in word): words for words in shown}

@@ -13,7 +13,7 @@ _WANTED = 0.95
 
 def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
     """Return the median ratio of paired rounds. Its interval lies between the k-th smallest and the k-th largest of n
-    rounds. It misses the median if at least n - k + 1 rounds fall on one side; the probability of this follows from the
+    rounds. It misses the median if at least n - k + 1 rounds fall on one side. The probability of this follows from the
     binomial distribution (the interval of the sign test).
     """
     rounds = sorted(a / b for a, b in zip(naive, advised, strict=True))

@@ -207,8 +207,9 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
 
 
 def _common_caller(ran: FeedingLines, spent: Int64s, whole: int) -> int:
-    """The index in the tree of the innermost function that contains the functions with the most time of their own,
-    which together took most of ``whole``; -1 if there is none. ``spent`` is the own time of each function in ns.
+    """The index, in the tree, of the innermost function that contains the heaviest functions: those with the most time
+    of their own, until they add up to most of ``whole``. -1 if there is no such function. ``spent`` is the own time of
+    each function in ns.
     """
     import numpy as np
 

@@ -1,8 +1,8 @@
 """`HPUGraph` and `graph` capture a region once and replay it on the same memory.
 
-A region is a native HPU graph on a Gaudi, a CUDA graph on CUDA, and on a CPU a recording of its operators, which also
-run during the capture. All memory that the region reads or writes must stay at its address; Python values, such as an
-optimizer's step count, are frozen.
+On a Gaudi, a region is a native HPU graph; on CUDA, a CUDA graph. On a CPU, it is a recording of its operators, which
+also run during the capture. All memory that the region reads or writes must stay at its address; Python values, such as
+an optimizer's step count, are frozen.
 """
 
 from __future__ import annotations

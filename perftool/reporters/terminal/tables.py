@@ -37,8 +37,8 @@ _SHORT = {"communication": "comm", "dataloader": "loader"}
 
 
 def steps_table(steps: Sequence[Step], word: str) -> Table:
-    """Show the breakdown of each step in ms, without parts that no step has. Of many steps, only the first and the last
-    two are shown."""
+    """Show the breakdown of each step in ms, without parts that no step has. If there are many steps, only the first
+    ones and the last two are shown."""
     used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
     table = table_of(word, "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
@@ -108,7 +108,8 @@ def memory_table(uses: Sequence[MemoryUse]) -> Table:
 
 
 def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = (), word: str = "step") -> Table:
-    """Show one line per rank, with times as shares of its window; of many, only unusual ones and those in findings."""
+    """Show one line per rank, with times as shares of its window. If there are many ranks, show only unusual ones and
+    those in findings."""
     table = table_of("rank", f"{word}s", f"median {word}", "busy", "compute", "exposed", "waiting", "clock")
     for row in ranks_to_show(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)

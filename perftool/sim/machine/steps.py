@@ -56,8 +56,8 @@ def _updates(marks: Sequence[Mark]) -> list[int]:
 
 
 def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
-    """Return, for each time in ``done``, when the next batch is requested, or the time itself if the next time in
-    ``done`` comes before the request."""
+    """For each time in ``done``, return when the next batch is requested. If the next time in ``done`` comes before
+    that request, return the time itself."""
     cuts = []
     for at, following in zip(done, [*done[1:], end], strict=True):
         request = next((load for load in loads if load > at), end)
