@@ -165,7 +165,7 @@ def _require_version(address: str, client: Any) -> None:
     try:
         versions = _in_time(partial(client.run, _version, on_error="return"))
     except TimeoutError:
-        raise PerfToolError(f"--scheduler {address}: a worker does not respond; has it been stopped?") from None
+        raise PerfToolError(f"--scheduler {address}: a worker does not answer; is it stopped?") from None
     for worker, version in sorted(versions.items()):
         if version != __version__:
             has = f"habana_perf_tool {version}" if isinstance(version, str) else f"no habana_perf_tool ({version})"
