@@ -110,7 +110,7 @@ class Finding:
 
     @property
     def whole_gain(self) -> Gain | None:
-        """The total gain of the findings with the same fix, if known; else the finding's own gain."""
+        """The total gain of the findings with the same fix, if known; otherwise the finding's own gain."""
         return self.fix_gain or self.gain
 
     @property
@@ -168,7 +168,7 @@ class Step:
 
     @property
     def parts_ns(self) -> Mapping[str, int]:
-        """The parts to show: ``time_ns`` if known, else ``breakdown_ns``."""
+        """The parts to show: ``time_ns`` if known, otherwise ``breakdown_ns``."""
         return self.time_ns or self.breakdown_ns
 
 
@@ -199,7 +199,7 @@ class Run:
     ``steps_confidence``: how reliable that signal is.
     ``parallel``: how the ranks are split, such as ``tp 4 x dp 2``; None if the process groups do not show it.
     ``lengths``: the short and the long steps, over all ranks; empty unless steps have two lengths.
-    ``mean_step_ns``: the mean step if the steps are uneven, so that their median is not typical; else None.
+    ``mean_step_ns``: the mean step if the steps are uneven, so that their median is not typical; otherwise None.
     ``step_unit``: the calls that make up a step, such as ``10 calls of the optimizer``; None if the program marks its
     steps.
     """

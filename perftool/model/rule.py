@@ -113,7 +113,7 @@ class Rule:
 
     @property
     def shown_severity(self) -> str:
-        """The severity to show on the rule's page: ``by cost`` if it depends on the gain, else the rule's own."""
+        """The severity to show on the rule's page: ``by cost`` if it depends on the gain, otherwise the rule's own."""
         by_cost = self.advice and self.severity != "error" and not self.severity_is_set
         return f"by cost ({self.severity} if unknown)" if by_cost and "gain_ns" in (self.sql or "") else self.severity
 

@@ -70,8 +70,8 @@ class LoggedIteration:
 
 @dataclass(frozen=True, slots=True)
 class ServingNumber:
-    """A figure from a server or client. If ``name`` ends in a unit, it is a time in ms or a rate per second, else a
-    count."""
+    """A figure from a server or client. If ``name`` ends in a unit, it is a time in ms or a rate per second; otherwise,
+    it is a count."""
 
     name: str
     statistic: Statistic

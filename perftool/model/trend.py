@@ -57,7 +57,7 @@ class RunLine:
 
     @property
     def at(self) -> str:
-        """The time of the recording if it is known and not after that of the analysis, which would be impossible; else
+        """The time of the recording if it is known and possible, that is, not after that of the analysis. Otherwise,
         the time of the analysis."""
         return self.recorded if self.recorded and self.recorded <= self.time else self.time
 

@@ -184,7 +184,7 @@ def find_inputs(
 
 
 def is_part(path: str) -> bool:
-    """Whether the name of a file is that of a part."""
+    """Whether a file is named like a part."""
     return path.lower().endswith(PART_SUFFIX)
 
 
@@ -265,7 +265,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             strange = set()
     traces = sorted([*recordings, *(file for file in remaining if file not in strange and _is_run(file))])
     picked = wanted.pick(path, traces)
-    # Keep damaged files, which are then reported, and metrics files, whose names are like those of traces.
+    # Keep damaged files, which are then reported, and metrics files, which are named like traces.
     known = {*strange, *traces}
     remaining = [file for file in (*remaining, *profiled.files) if file not in known]
     other_folders = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
@@ -298,8 +298,7 @@ def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
-    """The ``files`` with names like those of traces, sorted. Adds a sentence to ``unread`` about each that is not
-    read."""
+    """The ``files`` that are named like traces, sorted. Adds a sentence to ``unread`` about each that is not read."""
     found: list[str] = []
     for file in files:
         if not is_trace_name(file.name):
@@ -323,7 +322,7 @@ def other_name_text(file: str | Path) -> str:
 
 
 def is_other_name(name: str) -> bool:
-    """Whether ``name`` may be that of a trace that this program does not read."""
+    """Whether a file called ``name`` may be a trace that this program does not read."""
     return (
         (_OTHER_NAME.search(name) is not None or (name.lower().endswith((".gz", ".zst")) and rank_of(name) is not None))
         and not name.lower().endswith(_OTHER_KINDS)

@@ -119,7 +119,7 @@ _ADDRESS = re.compile(
 
 
 class Certainty(IntEnum):
-    """Whether a name is that of a secret. ``POSSIBLE`` means that it depends on the value."""
+    """Whether a name indicates a secret. ``POSSIBLE`` means that it depends on the value."""
 
     NO = 0
     POSSIBLE = 1
@@ -144,7 +144,7 @@ class Found(NamedTuple):
 
 
 def certainty(name: str) -> Certainty:
-    """Whether ``name``, a key or an option in any style (``apiToken``, ``db-password``), is that of a secret."""
+    """Whether ``name``, a key or an option in any style (``apiToken``, ``db-password``), indicates a secret."""
     return _certainty(name[-_LONGEST_NAME:])
 
 

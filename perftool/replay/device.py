@@ -29,7 +29,7 @@ class Order:
     """The predecessor of each task on its lane (NONE for the first), and whether the task follows it directly.
 
     ``done_before``: for a task that starts before its predecessor ends, the last task on the lane that ends before it
-    starts; else NONE. ``quickest_ns``: approximately the shortest time between consecutive tasks.
+    starts; otherwise NONE. ``quickest_ns``: approximately the shortest time between consecutive tasks.
     """
 
     before: Int64s

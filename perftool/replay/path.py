@@ -93,7 +93,7 @@ def _between(graph: Graph, link: int, bound_ns: int) -> Stretch:
 
 
 def _moment(graph: Graph, node: int, *, at_end: bool) -> int:
-    """The recorded time of ``node``; for a task, that of its start or end."""
+    """The recorded time of ``node``; for a task, the time of its start or end."""
     tasks, task = graph.recording.tasks, node - graph.first_task
     if task < 0:
         return int(graph.points.time[node])

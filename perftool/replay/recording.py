@@ -97,7 +97,7 @@ class Recording:
 
     @property
     def begin(self) -> int:
-        """The start of the replay in ns: that of the first step on the host."""
+        """The start of the replay, in ns: the start of the first step on the host."""
         return int(self.steps.host_ts[0])
 
 

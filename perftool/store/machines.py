@@ -119,7 +119,7 @@ def _counted(part: Mapping[str, Any], profiled: bool, steps: int | None) -> _Fau
 
 
 def _renewed(most: _Faults, one: _Faults) -> int | None:
-    """The time that page faults on freed memory took, if each took as long as those of ``most``."""
+    """The time that page faults on freed memory took, if each took as long as a fault of ``most``."""
     if not one.faulted or most.system_ns > _MOST_NS_PER_FAULT * most.faults:
         return None
     # The memory by which the process grew was new to it, rather than freed and allocated again. Steps in which the

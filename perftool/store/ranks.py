@@ -57,7 +57,7 @@ def number_ranks(stated: Sequence[int | None]) -> list[int]:
 
 
 def free_rank(stated: int | None, used: Container[int]) -> int:
-    """The stated rank if it is free, else the lowest free rank."""
+    """The stated rank if it is free, otherwise the lowest free rank."""
     if stated is not None and stated not in used:
         return stated
     return next(rank for rank in count() if rank not in used)

@@ -23,7 +23,7 @@ def source_tables(
     metadata: Mapping[int, Mapping[str, Any]],
     unreadable: Sequence[InputFile],
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
-    """The rows of each table. ``metadata`` is that of ``traces``, by rank."""
+    """The rows of each table. ``metadata`` contains the metadata of ``traces``, by rank."""
     readings = with_rows_limited(readings)
     inputs = [*traces, *(part.as_input() for part in readings)]
     device = next((part.reading.device for part in readings if part.reading.device), None)

@@ -63,7 +63,7 @@ class TraceStore:
         self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._ready = False
-        # The origin of all times, in ns since 1970: that of the first file that states one.
+        # The origin of all times, in ns since 1970. It comes from the first file that states one.
         self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)

@@ -1,4 +1,4 @@
-"""Intervals of host threads: the result equals that of comparing every pair, at linear cost."""
+"""Operations on intervals of host threads: same results as comparing every pair, at linear cost."""
 
 from __future__ import annotations
 

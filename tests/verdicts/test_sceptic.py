@@ -50,7 +50,7 @@ SHAPED = {
 
 
 def side(device: bool) -> Callable[[Events], Events]:
-    """Keep the events of the device, whose lanes are separate processes, or else all other events."""
+    """Keep either the events of the device, whose lanes are separate processes, or all other events."""
 
     def chosen(events: Events) -> Events:
         lanes = {e["pid"] for e in events if str(e.get("cat", "")).lower() in _WORK}

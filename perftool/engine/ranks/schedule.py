@@ -199,7 +199,7 @@ def _prepare_worker(folder: str) -> None:
 
 
 def _run_in_worker(work: Work[Made], task: Batch) -> Made:
-    """Run ``work`` on ``task`` in a worker. Exits after SIGTERM, or else the worker would get another task."""
+    """Run ``work`` on ``task`` in a worker. Exits after SIGTERM; otherwise, the worker would get another task."""
     try:
         return work(task, None)
     finally:

@@ -114,7 +114,7 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
 
 def unusable_sentence(findings: Sequence[Finding]) -> str:
     """A sentence about other processes that overloaded the machine so much that the recording does not show what limits
-    the run; else empty."""
+    the run; otherwise empty."""
     found = _finding(findings, _OVERLOADED)
     if found is None or found.evidence["waited_ratio"] < _HIDING or _by_itself(found):
         return ""

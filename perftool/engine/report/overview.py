@@ -110,8 +110,8 @@ def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
 
 
 def run(store: TraceStore) -> Run:
-    """The run, with its kind and how its steps were found. The kind is training if any rank trains, else serving if
-    there are iterations, else inference if every rank only runs inference."""
+    """The run, with its kind and how its steps were found. The kind is training if any rank trains. Otherwise, it is
+    serving if there are iterations, or inference if every rank only runs inference."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
@@ -139,7 +139,7 @@ HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND 
 
 
 def lengths(store: TraceStore) -> tuple[StepLength, ...]:
-    """The short and the long steps if all ranks have steps of two lengths; else empty."""
+    """The short and the long steps if all ranks have steps of two lengths; otherwise empty."""
     return _rows(store, StepLength, _LENGTHS, "step_lengths")
 
 
@@ -147,7 +147,7 @@ _MEAN = "SELECT (sum(total_ns) / sum(steps))::BIGINT AS ns FROM _usual_steps HAV
 
 
 def _mean_step_ns(store: TraceStore) -> int | None:
-    """The mean step in ns if all ranks have uneven steps; else None."""
+    """The mean step in ns if all ranks have uneven steps; otherwise None."""
     store.build(["_usual_steps"])
     return next((row["ns"] for row in store.select(_MEAN)), None)
 

@@ -61,7 +61,8 @@ def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> 
 
 
 def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
-    """A sentence about ranks that wait for a late rank in one role and so delay others in another role; else empty.
+    """A sentence about ranks that wait for a late rank in one role and so delay others in another role; otherwise
+    empty.
 
     The first finding must have a predicted gain, because only a replay proves that the late rank causes the waiting.
     """

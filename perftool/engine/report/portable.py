@@ -16,8 +16,8 @@ STDIN_NAME = "<stdin>"
 
 
 def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None) -> dict[str, str]:
-    """Map each path to the path to show: relative to ``root`` if inside it, else to the common parent of all paths
-    outside.
+    """Map each path to the path to show: relative to ``root`` if inside it, otherwise relative to the common parent of
+    all paths outside.
 
     Paths have forward slashes on every system. Standard input is shown as ``stdin_name``.
     """
@@ -41,8 +41,8 @@ def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
 
 
 def file_of(finding: Finding, inputs: Sequence[InputFile]) -> str:
-    """The path of the input to which ``finding`` is assigned: its own file, else the trace of its rank or of its first
-    late rank, else the first input."""
+    """The path of the input to which ``finding`` is assigned: its own file; if it has none, the trace of its rank or of
+    its first late rank; failing that, the first input."""
     if finding.path is not None:
         return finding.path
     traces = [read for read in inputs if read.kind == "trace"] or list(inputs)

@@ -65,8 +65,8 @@ NOTICEABLE = 0.005
 
 
 def verdict(run: VerdictInput) -> Verdict:
-    """Write the verdict. Its headline names the largest loss, whether or not a rule explains it, or else says that the
-    device is busy or that its state is unknown."""
+    """Write the verdict. Its headline names the largest loss, whether or not a rule explains it. If there is none, it
+    says that the device is busy or that its state is unknown."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     mean_ns = run.run.mean_step_ns
     usual_ns = mean_ns or int(median_step_ns(run.steps))
@@ -185,7 +185,7 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
 
 
 def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
-    """A sentence about other stragglers if ``first`` blames one; else empty."""
+    """A sentence about other stragglers if ``first`` blames one; otherwise empty."""
     if not _blames(first, rules):
         return ""
     others = [found for found in findings if found is not first and _blames(found, rules)]

@@ -160,7 +160,7 @@ def _with_prediction(
 
 
 def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
-    """The mean step in ns if steps are uneven, so that ``model`` replays only the typical ones; else None."""
+    """The mean step in ns if steps are uneven, so that ``model`` replays only the typical ones; otherwise None."""
     own = own_steps_ns(store, model.rank)
     return None if own is None or own["gain_ns"] < _UNEVEN * model.measured_ns else own["gain_ns"]
 

@@ -31,7 +31,8 @@ class HostTime:
 
 
 def host_time(row: Mapping[str, Any]) -> HostTime:
-    """The host time of a rule's ``row``: from its column ``within``, else from its place and its ``related`` places.
+    """The host time of a rule's ``row``: from its column ``within`` or, without one, from its place and its ``related``
+    places.
 
     The column ``host_time`` is not used: for work of the backward pass, it contains the forward ops, whose lines the
     report shows.

@@ -102,8 +102,8 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
 
 
 def _norms_of_parts(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return the norms of pieces of `tensor`, whose norm is that of `tensor`; `tensor` itself unless it is dense and on
-    a CPU."""
+    """Return a tensor with the same norm as `tensor`: the norms of its pieces if it is dense and on a CPU, otherwise
+    `tensor` itself."""
     if not tensor.is_cpu or not is_dense(tensor):
         return tensor
     return torch.stack(torch._foreach_norm(torch.split(linear(tensor), LARGE), 2, dtype=dtype))

@@ -67,12 +67,12 @@ def is_named_like_companion(path: str | Path) -> bool:
 
 
 def is_named_like_dump(path: str | Path) -> bool:
-    """Whether the name of ``path`` is that of a rank's flight-recorder dump, whatever the file contains."""
+    """Whether ``path`` is named like a rank's flight-recorder dump, whatever the file contains."""
     return _DUMP.fullmatch(os.path.normcase(os.path.basename(path))) is not None
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
-    """The ``files`` (path and kind) that belong to a run other than that of ``traces``, with the reasons."""
+    """The ``files`` (path and kind) that belong to a different run from ``traces``, with the reasons."""
     candidates = list(files)
     if not candidates or not traces:
         return []

@@ -21,7 +21,7 @@ _LONGEST = 100
 def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The host of each of ``paths`` whose host is known. ``metadata`` is keyed by path.
 
-    The name of a folder is that of a host if the traces are in several sibling folders: ``node0/...``, ``node1/...``.
+    A folder counts as named after a host if the traces are in several sibling folders: ``node0/...``, ``node1/...``.
     """
     folders = _folders_beside(paths)
     named = {path: stated_host(metadata.get(path, {})) or host_in_name(path) or folders.get(path) for path in paths}

@@ -120,7 +120,7 @@ def _possible(value: object) -> bool:
 
 
 def _metrics(found: Any) -> dict[str, float | None] | None:
-    """``found`` if it is a dict whose values are numbers or None; else None."""
+    """``found`` if it is a dict whose values are numbers or None; otherwise None."""
     if not isinstance(found, dict):
         return None
     return found if all(map(_possible, found.values())) else None

@@ -9,7 +9,7 @@ MOST_ROWS = 100_000
 
 
 class IssueTally:
-    """Counts problems by kind. The message of a kind is that of its first occurrence."""
+    """Counts problems by kind. The message of a kind comes from its first occurrence."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

@@ -204,7 +204,7 @@ def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: b
 
 
 def _period(steps: Sequence[int], every: Sequence[int]) -> int | None:
-    """The number of steps from one late step to the next if it is constant and above one; else None."""
+    """The number of steps from one late step to the next if it is constant and above one; otherwise None."""
     places = [every.index(step) for step in steps]
     gaps = {later - earlier for earlier, later in pairwise(places)}
     return gaps.pop() if len(gaps) == 1 and gaps != {1} and len(steps) > 1 else None

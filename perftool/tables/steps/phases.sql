@@ -89,7 +89,7 @@ swept AS (
     SELECT rank, ts, "end", CASE WHEN mask & 128 > 0 THEN mask & ~(128 | 2) ELSE mask END AS mask
     FROM interval_sweep(united)
 ),
--- The lowest bit in the mask is that of the phase that counts.
+-- The lowest bit in the mask belongs to the phase that counts.
 pieces AS (
     SELECT rank, ts, "end",
            ['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup', 'steady'][
