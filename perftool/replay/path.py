@@ -20,9 +20,9 @@ _SIDES: dict[Kind, Side] = {Kind.HOST: "host", Kind.CALL: "host"}
 class Stretch:
     """A part of the path: work of a host thread, a unit of device work, or the delay of ``link``.
 
-    ``thread`` is the host thread that the stretch ends on, or NONE on the device. ``task`` is the index of the unit of
-    device work, or NONE for other sides. The stretch lasts from ``ts`` to ``end`` in the recording, and contributes
-    ``bound_ns`` to the length of the replay.
+    ``thread`` is the host thread on which the stretch ends; NONE if it ends on the device. ``task`` is the index of the
+    unit of device work; NONE unless ``side`` is ``device``. The stretch lasts from ``ts`` to ``end`` in the recording,
+    and contributes ``bound_ns`` to the length of the replay.
     """
 
     side: Side
