@@ -162,8 +162,13 @@ def _in_repository(width: int) -> Iterator[None]:
 
 def _table(table: Table) -> str:
     rows = [f"| `{column.name}` | {column.type} | {_cell(column.meaning)} |" for column in table.columns]
-    summary = " ".join(table.summary.split())
-    return "\n".join([f"## {table.name}\n", summary + "\n", "| column | type | meaning |", "|---|---|---|", *rows, ""])
+    paragraphs = [_paragraph(text) + "\n" for text in table.summary.split("\n\n")]
+    return "\n".join([f"## {table.name}\n", *paragraphs, "| column | type | meaning |", "|---|---|---|", *rows, ""])
+
+
+def _paragraph(text: str) -> str:
+    """Return ``text`` on one line, or with a line for each item if it is a list."""
+    return "\n".join(f"* {_flat(item)}" for item in text[2:].split("\n* ")) if text.startswith("* ") else _flat(text)
 
 
 def rule_page(rule: Rule) -> str:

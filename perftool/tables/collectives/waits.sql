@@ -11,7 +11,7 @@
 -- column waited_ns: BIGINT, waiting time in ns; overlapping waits count once
 -- column wire_ns: BIGINT, sum of the transfer times; the transfer time of a collective is its duration on the rank that waits least
 -- column collectives: BIGINT, number of collectives
--- column last: BIGINT, number of collectives in which this rank came last
+-- column last: BIGINT, number of collectives in which this rank arrived last
 SELECT rank, step, side, group_name, members, sum(waited_ns)::BIGINT AS waited_ns, sum(wire_ns)::BIGINT AS wire_ns, count(*) AS collectives,
        count(*) FILTER (place = 1) AS last
 FROM _collective_waits

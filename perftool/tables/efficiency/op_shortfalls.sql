@@ -2,7 +2,7 @@
 --
 -- The attainable time is the longer of two times: the operations at the share of the peak rate that such ops reach on
 -- good shapes, and the bytes at the share of the bandwidth that kernels reach. It is at least 2 us a call, the cost of
--- starting and draining a kernel. If the fix does the same operations on other shapes (a reason that ``reshapes``), the
+-- starting and draining a kernel. If the fix does the same operations on other shapes (`reshapes` of the reason), the
 -- attainable time is their time at the peak. The columns from blocks to idle_units describe the kernel's longest run.
 -- perftool/shortfalls.toml contains the shares, with sources, and the reasons, which are conditions on these columns.
 --

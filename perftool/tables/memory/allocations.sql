@@ -11,7 +11,7 @@
 -- column bytes: BIGINT, size of the block
 -- column ts: BIGINT, time of the allocation in ns; NULL when it was before the recording
 -- column end: BIGINT, time of the release in ns, or of the next allocation at the same address if the release was not recorded; NULL if the recording ends before the release
--- column op: VARCHAR, innermost framework op around the allocation that computes, else the outermost op; NULL when none is recorded
+-- column op: VARCHAR, innermost computing framework op around the allocation, or the outermost op if none computes; NULL when no op is recorded
 -- column op_id: BIGINT, slices.id of the op
 -- column module: VARCHAR, innermost module around the allocation, if stacks were recorded (with_stack=True)
 -- column line: VARCHAR, innermost line of the user's own code around the allocation, if stacks were recorded. If the line of the call is unknown (frames.call_line), it is the first line of the function; a function that was already running when the recording began has no line

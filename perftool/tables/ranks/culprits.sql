@@ -17,7 +17,7 @@
 -- column late_steps: INTEGER[], the steps in which the late ranks are late
 -- column times: BIGINT, number of late steps
 -- column steps: BIGINT, number of compared steps
--- column every: BIGINT, interval between late steps, in steps; NULL if it varies, and if every step or only one is late
+-- column every: BIGINT, interval between late steps, in steps; NULL if the interval varies, if every step is late, or if only one is
 -- column waiting: BIGINT, number of ranks that wait for the straggler
 -- column late_ns: BIGINT, time that the median rank waits for the straggler in a late step
 -- column longest_ns: BIGINT, time that the median rank waits for the straggler in the worst step

@@ -1,17 +1,17 @@
 -- One row per step of a rank on its host, as marked in the recording or as detected. The steps of a rank come from the
 -- first of the following sources that applies; the others are not searched:
 --
--- iteration: the iterations of a serving engine. An iteration lasts until the next one starts, if that generates for
+-- * iteration: the iterations of a serving engine. An iteration lasts until the next one starts, if that generates for
 -- the same requests.
--- profiler: the profiler's own annotations (ProfilerStep#).
--- optimizer: a step ends with the last call of the optimizer before the next backward pass. If there are several
+-- * profiler: the profiler's own annotations (ProfilerStep#).
+-- * optimizer: a step ends with the last call of the optimizer before the next backward pass. If there are several
 -- optimizers, the one that is called least often counts.
--- annotation: the outermost annotation that recurs least often; a step lasts until the annotation's next occurrence.
--- copies: a step begins with copies of inputs to the device. Later layers of a model look like earlier ones, but none
+-- * annotation: the outermost annotation that recurs least often; a step lasts until the annotation's next occurrence.
+-- * copies: a step begins with copies of inputs to the device. Later layers of a model look like earlier ones, but none
 -- of them copies inputs from the host and waits for a result.
 --
--- If steps are detected, there must be at least three. For the last two sources, 80 % of the steps must also have
--- equal numbers of launches, and lengths from 0.5 to 1.5 times the median.
+-- If steps are detected rather than marked, there must be at least three. For the last two sources, 80 % of the steps
+-- must also have equal numbers of launches, and lengths from 0.5 to 1.5 times the median.
 --
 -- needs: _marked_steps, _found_steps
 -- empty without: _marked_steps or _found_steps
