@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import re
@@ -488,6 +489,15 @@ for batch in torch.utils.data.DataLoader(torch.ones({2 * batches}, 4), batch_siz
 
     assert done.returncode == 2
     assert "nothing was recorded: no optimizer took a step; --steps-from loader counts each batch of" in done.stderr
+
+
+def test_the_recording_of_a_loader_has_no_search_for_optimizers(tmp_path: Path) -> None:
+    """The recorder looked through all objects at each batch, and the profiler recorded each of these million calls."""
+    assert run(tmp_path, LOADER).returncode == 0
+
+    [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
+    names = [event.get("name") or "" for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]]
+    assert not [name for name in names if "_any_of" in name or "genexpr" in name or "issubclass" in name]
 
 
 def test_without_pytorch_nothing_is_recorded_and_record_says_so(tmp_path: Path) -> None:

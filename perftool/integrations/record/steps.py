@@ -12,6 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -125,8 +126,8 @@ class Steps:
 
     def _fetched(self) -> None:
         self._fetches += 1
-        unused = self.in_backward or self._fetches > _PATIENCE or not _any_of(Optimizer)
-        if self._source == "auto" and unused:
+        # The search for optimizers visits all objects of the program, so it ends once the steps are known.
+        if self._source == "auto" and (self.in_backward or self._fetches > _PATIENCE or not _any_of(Optimizer)):
             self._settle("loader")
         if self._source == "loader":
             self._ended()
@@ -242,5 +243,8 @@ def _in_backward() -> bool:
 
 
 def _any_of(kind: type) -> bool:
-    """Whether an object of ``kind`` exists."""
-    return any(issubclass(type(one), kind) for one in gc.get_objects())
+    """Whether an object of ``kind`` exists.
+
+    There may be a million objects. A loop in Python would be slow, and the profiler would record each of its calls.
+    """
+    return any(map(issubclass, map(type, gc.get_objects()), repeat(kind)))
