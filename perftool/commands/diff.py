@@ -93,7 +93,11 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
 def _ignored_files_note(session: Session) -> list[str]:
     """Say which configured files diff ignores, because each side uses the files next to its traces."""
     named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
-    return [f"diff reads two runs, so it ignores these settings of one run: {', '.join(named)}"] if named else []
+    return (
+        [f"diff reads two runs, so it ignores these settings, which apply to a single run: {', '.join(named)}"]
+        if named
+        else []
+    )
 
 
 def _analysed(session: Session, side: _Side) -> RunSide:

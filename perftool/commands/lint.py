@@ -218,7 +218,7 @@ def _coverage_notes(result: LintReport, plan: LintPlan) -> list[str]:
 
 def _idle_notes(result: LintReport) -> list[str]:
     """List the per-file ignores and baseline entries that match no finding."""
-    ignores = [f"unused per-file ignore: {text}" for text in result.idle_ignores]
+    ignores = [f"per-file ignore without effect: {text}" for text in result.idle_ignores]
     notes = [f"stale baseline entry: {entry.code} {entry.subject} ({entry.file})" for entry in result.stale]
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
     here = {(found.finding.code, found.finding.subject) for found in result.active}

@@ -213,7 +213,7 @@ def _column_hint(error: str, sql: str) -> str:
 
 def _quote_hint(error: str) -> str:
     """Return a hint if the ``error`` is about the column ``end``, which must be quoted in SQL."""
-    return '; the column is written "end", with quotes' if 'at or near "end"' in error else ""
+    return '; write the column as "end", with the quotes' if 'at or near "end"' in error else ""
 
 
 def _list_tables(output_file: str | None) -> None:

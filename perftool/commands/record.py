@@ -190,7 +190,7 @@ def _require_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"0" * 4096)
     except OSError as error:
-        raise InputError(f"{folder}: no trace can be written there ({error.strerror or error})") from None
+        raise InputError(f"{folder}: cannot write traces there ({error.strerror or error})") from None
 
 
 def _traces(folder: Path) -> set[Path]:

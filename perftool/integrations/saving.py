@@ -195,7 +195,7 @@ def _why_not(folder: Path) -> str:
             probe.write(bytes(_PIECE_BYTES))
     except OSError as error:
         return f"{folder} cannot be written ({error.strerror or error})"
-    return f"{folder} has too little space for the trace, or a limit on file sizes"
+    return f"{folder} has too little space for the trace, or file sizes are limited"
 
 
 def _packed(plain: Path, target: Path, additions: Additions) -> Path:

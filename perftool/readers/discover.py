@@ -56,7 +56,7 @@ _LONGEST_LINE = 64 << 10
 # The ends of patterns that match everything in a folder.
 _EVERYTHING = ("**", f"**{os.sep}*")
 _UNCLEAR = "not read, because it does not look like a trace"
-_LATER = "left out as only a part of a recording, although it is newer than"
+_LATER = "left out because it is only a part of a recording, although it is newer than"
 _LEAVE_OUT = "leave it out with --exclude, or name the files to read"
 # At most this many unread files in a folder are listed one by one.
 _MOST_LISTED = 3
@@ -231,7 +231,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     if tables and any(map(_is_trace, files)):
         # The tables usually come from the same recording as the traces.
         unread += [
-            f"{file} is a table of the profiler beside a trace and was not read (name it to read it)" for file in tables
+            f"{file} is a profiler table next to a trace and was not read (name it to read it)" for file in tables
         ]
         tables, unreadable = [], {}
     for file in everything:
@@ -381,7 +381,7 @@ def _why_no_table(file: Path) -> str:
         return f"it is {irregular_kind(file)}"
     if not file.name.lower().endswith(".csv"):
         return "the names of the profiler's tables end with .csv"
-    return "it does not begin like a table of the profiler, although its name is like that of one"
+    return "it is named like a profiler table, but does not begin like one"
 
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:

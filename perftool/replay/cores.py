@@ -42,7 +42,7 @@ class Cores:
         busy = min(1.0, (self.own + self.others) / self.usable)
         usable = "only core" if self.usable == 1 else f"{self.usable:g} cores"
         are = "was" if self.usable == 1 else "were"
-        return least_ns, f"workers need cores, and the {usable} that the run may use {are} {format_ratio(busy)} busy"
+        return least_ns, f"workers need cores, but the {usable} that the run may use {are} {format_ratio(busy)} busy"
 
 
 def cores_of(store: TraceStore, rank: int) -> Cores:

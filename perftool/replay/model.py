@@ -161,7 +161,7 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
     known = tasks.launch != NONE
     early = recording.launches.ts[tasks.launch[known]] - tasks.ts[known] > LAUNCH_NS if known.any() else np.zeros(1)
     if early.mean() > _MOST_BEFORE_LAUNCH:
-        return "the clocks of host and device differ: work starts before it is launched"
+        return "work seems to start before its launch, so the clocks of host and device differ"
     if measured <= 0:
         return "the steps have no length"
     error = (replayed - measured) / measured

@@ -205,8 +205,8 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
         yield ImportIssue("unmatched ends", unmatched_ends, text)
     if unmatched_begins:
         one, many = (
-            "slice without an end is taken to end with the slice around it",
-            "slices without an end are taken to end with the slices around them",
+            "slice without an end is assumed to end with the slice around it",
+            "slices without an end are assumed to end with the slices around them",
         )
         text = quantity(unmatched_begins, one, many)
         yield ImportIssue("unmatched begins", unmatched_begins, text)

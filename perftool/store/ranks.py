@@ -75,9 +75,7 @@ def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
     if stated is not None:
         return ()
     return (
-        ImportIssue(
-            "rank assumed", 1, f"the trace does not state its rank; judging by its host, process and name, it is {rank}"
-        ),
+        ImportIssue("rank assumed", 1, f"the trace does not state its rank; its host, process and name suggest {rank}"),
     )
 
 

@@ -129,7 +129,11 @@ def test_every_command_honours_every_input_option(
     assert run(command, *ARGUMENTS[command], *extra) == 2
     if command not in made.on:
         # `diff` compares two runs, so it ignores settings that are for one run and warns about them.
-        assert where == "option" or command != "diff" or f"ignores these settings of one run: {made.key}" in run.err
+        assert (
+            where == "option"
+            or command != "diff"
+            or f"ignores these settings, which apply to a single run: {made.key}" in run.err
+        )
     elif (command, name) == ("whatif", "rule_packs"):
         assert "there is no rule" not in run.err
     else:

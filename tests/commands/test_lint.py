@@ -176,7 +176,7 @@ NO_LENGTH = document([step(0, 0, 0), x("aten::mm", 0, 0), step(1, 0, 0), x("aten
     "text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}', NO_LENGTH]
 )
 def test_lint_fails_if_it_checked_nothing(run: Run, text: str) -> None:
-    sentence = "the trace has no event with a duration, so nothing was checked; --allow-empty accepts that\n"
+    sentence = "the trace has no event with a duration, so nothing was checked; --allow-empty accepts an empty input\n"
     assert run("lint", trace("none.json", text)) == 2
     assert run.err == f"habana_perf_tool: none.json: {sentence}"
     trace("folder/rank0.json", text)
@@ -192,7 +192,7 @@ def test_lint_fails_if_it_read_no_record(run: Run, name: str, text: str) -> None
     Path("folder", name).write_text(text, encoding="utf-8")
     assert run("lint", "folder") == 2
     what = f"folder/{name} contains nothing that this program recognises, so nothing was checked"
-    assert run.err == f"habana_perf_tool: {what}; --allow-empty accepts that\n"
+    assert run.err == f"habana_perf_tool: {what}; --allow-empty accepts an empty input\n"
     Path("folder", "rank0.json").symlink_to("gone.json")
     assert run("lint", f"folder/{name}", "folder") == 2
     assert run("lint", "folder", "--allow-empty") == 0
@@ -215,7 +215,7 @@ def test_lint_fails_if_a_named_file_has_no_record(run: Run, named: list[str], te
 
     assert run("lint", "traces", *named, "--select", "GAP") == 2
     what = f"{name} contains nothing that this program recognises"
-    assert run.err == f"habana_perf_tool: {what}, so nothing was checked there; --allow-empty accepts that\n"
+    assert run.err == f"habana_perf_tool: {what}, so nothing was checked there; --allow-empty accepts an empty input\n"
     assert run("lint", "traces", *named, "--select", "GAP", "--allow-empty") == 0
     assert run("analyze", "traces", *named, "--select", "GAP") == 0
     assert what in run.err
@@ -279,9 +279,9 @@ def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, sizes:
         info = {"rank": rank, **(late if rank == 1 else world)}
         trace(f"folder/rank{rank}.json", json.dumps({"traceEvents": events, "distributedInfo": info}))
     sentence = (
-        "habana_perf_tool: folder/rank1.json: left out as another recording, but no other trace of this rank is read; "
-        "a gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one with "
-        "--run NAME\n"
+        "habana_perf_tool: folder/rank1.json: left out as part of another recording, but no other trace of this rank "
+        "is read; a gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one "
+        "with --run NAME\n"
     )
     for gate in (["lint", "folder"], ["diff", "folder", "folder", "--fail-if", "slower:5%"]):
         assert run(*gate) == 2
@@ -301,14 +301,16 @@ def test_a_gate_does_not_judge_an_older_recording_because_the_newest_is_smaller(
         alone = {"rank": 0, "world_size": 1}
         trace(f"folder/{name}.json", document(events, distributedInfo=alone, baseTimeNanoseconds=0).decode())
     assert run("lint", "folder", "--select", "GAP101") == (2 if later == "short" else 0)
-    assert ("left out as only a part of a recording, although it is newer than" in run.err) == (later == "short")
+    assert ("left out because it is only a part of a recording, although it is newer than" in run.err) == (
+        later == "short"
+    )
 
 
 @pytest.mark.parametrize(
     ("names", "broken", "why"),
     [
         ("host_1.{}00000000 host_2.{}00000001", "no trace",
-         "it cannot be read, so it may be the newest one, or one of the ranks"),
+         "it cannot be read, so it may be the newest recording, or a rank of the chosen one"),
         ("host_1.{}00000000 host_2.{}99999999", None, "it was recorded at the same time, and does not state its rank"),
         ("host_1.{}00000000 host_1.{}99999999", '{"traceEvents": [{"ph": "X"}]}',
          "it is newer, although incomplete (only part of a recording: "),
@@ -327,7 +329,7 @@ def test_a_gate_needs_to_know_which_recording_is_the_newest(
         trace(path, text or json.dumps({"traceEvents": events}))
     assert run("lint", "folder", "--select", "GAP101") == (2 if why else 0)
     left = paths[0] if why and "same time" in why else paths[1]
-    assert (f"habana_perf_tool: {left}: left out as another recording, but {why}" in run.err) == bool(why)
+    assert (f"habana_perf_tool: {left}: left out as part of another recording, but {why}" in run.err) == bool(why)
     assert run("analyze", "folder") == 0
     assert run("lint", "folder", "--exclude", left, "--select", "GAP101") == 0
 
@@ -345,7 +347,7 @@ def test_a_part_for_a_gate_ignores_a_configuration_beside_the_traces(run: Run) -
         ("accel1.csv.gz", gzip.compress, "the names of the profiler's tables end with .csv"),
         ("accel1.CSV~", bytes, "the names of the profiler's tables end with .csv"),
         ("accel1.csv", lambda table: table.partition(b"\n")[2],
-         "it does not begin like a table of the profiler, although its name is like that of one"),
+         "it is named like a profiler table, but does not begin like one"),
         ("accel1.csv", None, "it is a broken link"),
     ],
     ids=["compressed", "another ending", "no header", "a broken link"],
@@ -458,7 +460,7 @@ def test_lint_fails_if_a_rank_was_not_checked(run: Run, events: list[object]) ->
     trace("folder/rank0.json")
     trace("folder/rank1.json", json.dumps({"traceEvents": events, **info}))
     lint = ("lint", "folder", "--select", "TRC")
-    sentence = "no event with a duration, so not every rank was checked; --allow-empty accepts that\n"
+    sentence = "no event with a duration, so not every rank was checked; --allow-empty accepts an empty input\n"
     assert run(*lint) == 2
     assert run.err == f"habana_perf_tool: folder/rank1.json: the trace has {sentence}"
     assert run(*lint, "--allow-empty") == 0
@@ -558,7 +560,7 @@ def test_a_baseline_of_another_version_exits_2(run: Run) -> None:
     assert run("lint", SLOW, "--baseline", "accepted.json") == 2
     assert run.out == ""
     assert run.err == (
-        "habana_perf_tool: accepted.json: the baseline has version 2, not 1; write it again with --write-baseline\n"
+        "habana_perf_tool: accepted.json: the baseline has version 2, not 1; rewrite it with --write-baseline\n"
     )
     assert run("lint", SLOW, "--write-baseline", "accepted.json") == 0
 
@@ -735,7 +737,7 @@ def test_per_file_ignores_of_the_command_line_replace_or_extend_those_of_a_file(
 def test_an_ignore_without_effect_is_reported(run: Run) -> None:
     ignores = ["--per-file-ignores", "*.gz:RCP102,RCP101,other/*:GAP"]
     assert run("lint", SLOW, "--select", "RCP102,RCP101", *ignores) == 0
-    assert "unused per-file ignore: *.gz: RCP101 (from the command line)\n" in run.err
+    assert "per-file ignore without effect: *.gz: RCP101 (from the command line)\n" in run.err
     assert run.err.count("unused per-file ignore") == 1
 
 

@@ -117,7 +117,7 @@ def test_a_select_and_a_file_exclude_each_other(run: Run) -> None:
 
 def test_a_column_named_like_a_keyword_suggests_quotes(run: Run) -> None:
     assert run("query", "run.json", "SELECT ts, end FROM slices") == 2
-    assert run.err.endswith('syntax error at or near "end"; the column is written "end", with quotes\n')
+    assert run.err.endswith('syntax error at or near "end"; write the column as "end", with the quotes\n')
 
 
 @pytest.mark.parametrize("sql", ["SHOW TABLES", "SHOW ALL TABLES"])

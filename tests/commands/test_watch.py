@@ -177,7 +177,10 @@ def test_other_lines_are_ignored(file: object) -> None:
         (["--watch", "nowhere"], "nowhere: not a folder, so there is nothing to watch"),
         (["run.json", "--watch", "."], "--watch DIR prints a line for each trace in DIR: leave out"),
         (["--watch", ".", "--each"], "--watch DIR prints a line for each trace in DIR: leave out"),
-        (["--watch", ".", "-o", "lines.txt"], "--watch prints lines as they come: leave out --output-file"),
+        (
+            ["--watch", ".", "-o", "lines.txt"],
+            "--watch prints each line as soon as it is ready: leave out --output-file",
+        ),
         (["--watch", ".", "--output-format", "json"], "--watch reads only traces and prints only text"),
         (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: contains lines other than"),
     ],

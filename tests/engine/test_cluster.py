@@ -116,7 +116,7 @@ def test_a_rank_that_hangs_or_fails_is_the_only_one_lost() -> None:
         f"{Path.cwd()}/{path} is done" for path in "abcde"
     ]
     assert made[1] == TaskFailed("the cluster did not answer for 0 s")
-    assert made[2] == TaskFailed("the cluster could not analyse it ([Errno 28] no space left on device)")
+    assert made[2] == TaskFailed("the cluster could not analyse the trace ([Errno 28] no space left on device)")
     assert [future.task.files[0].path for future in cluster.client.given if future.cancelled] == ["stuck"]
 
 
@@ -177,7 +177,7 @@ def test_a_stopped_worker_gives_one_sentence(dask: dict[str, Any], monkeypatch: 
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.2)
     monkeypatch.setattr("perftool.engine.ranks.cluster._PATIENCE_S", 0)
     dask["waits"] = 5
-    with pytest.raises(PerfToolError, match="a worker does not answer"):
+    with pytest.raises(PerfToolError, match="a worker does not respond"):
         connect("dask://head:8786")
 
 
@@ -211,7 +211,7 @@ def test_a_peer_that_is_not_a_scheduler_gives_one_sentence(
         held: list[socket.socket] = []
         threading.Thread(target=serve, daemon=True).start()
         address = f"dask://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(PerfToolError, match=f"^--scheduler {address}: no Dask scheduler answers") as raised:
+        with pytest.raises(PerfToolError, match=f"^--scheduler {address}: no Dask scheduler responds") as raised:
             connect(address)
     logging.getLogger("distributed").removeHandler(caplog.handler)
     assert "\n" not in str(raised.value)

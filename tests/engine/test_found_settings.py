@@ -53,7 +53,7 @@ def test_other_keys_need_a_named_or_trusted_configuration(text: str) -> None:
         load_settings([str(FOLDER)])
     key = text.split(" ")[0]
     assert f"{CONFIG}: key {key}: a discovered configuration may" in str(caught.value)
-    assert f"(--config {CONFIG}) or give --trust-config" in str(caught.value)
+    assert f"(--config {CONFIG}) or pass --trust-config" in str(caught.value)
     if "/dev/zero" not in text:
         assert load_settings([str(FOLDER)], trust=True).values == load_settings([], [str(CONFIG)]).values != {}
 

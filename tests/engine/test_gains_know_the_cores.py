@@ -72,7 +72,7 @@ def test_busy_cores_make_a_bound_with_a_reason(tmp_path: Path) -> None:
 
     assert finding.gain
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 20_000_000)
-    assert finding.message.endswith("; workers need cores, and the 2 cores that the run may use were 95.0 % busy")
+    assert finding.message.endswith("; workers need cores, but the 2 cores that the run may use were 95.0 % busy")
 
 
 def test_unknown_cores_make_a_bound(tmp_path: Path) -> None:

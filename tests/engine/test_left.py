@@ -35,7 +35,7 @@ def test_a_device_at_its_attainable_rate_has_nothing_left(tmp_path: Path) -> Non
     found = headline_of(tmp_path, 175, **PRODUCT)
 
     assert "aten::mm 100.0 %, at 79.4 % of its peak. " in found
-    assert found.endswith("only doing less work can still save time (fewer operations, smaller types, larger batches).")
+    assert found.endswith("further savings require less work (fewer operations, smaller types, larger batches).")
 
 
 def test_shares_are_of_all_work_whatever_the_number_of_shapes(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside_graphs(tmp_path: P
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
          "The ops that do 95.0 % of the work run as fast as the device can on good shapes, and the others are small: "
-         "only doing less work can still save time (fewer operations, smaller types, larger batches)."),
+         "further savings require less work (fewer operations, smaller types, larger batches)."),
     ],
 )  # fmt: skip
 def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> None:

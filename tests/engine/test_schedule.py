@@ -229,7 +229,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(
 def test_an_address_without_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)
-    with pytest.raises(PerfToolError, match="no Dask scheduler answers"):
+    with pytest.raises(PerfToolError, match="no Dask scheduler responds"):
         connect("dask://127.0.0.1:9")
 
 

@@ -142,7 +142,7 @@ def test_a_busy_recording_on_an_overloaded_machine_asks_for_another_one(tmp_path
 
     assert verdict.headline == (
         "The machine was overloaded: threads of the run waited for a core for 44.4 % of the recorded time (4.00 ms of "
-        "9.00 ms), so steps took too long. Record again on free cores: the times below include this waiting."
+        "9.00 ms), which made steps longer. Record again on free cores: the times below include this waiting."
     )
     assert not verdict.caveats
 
@@ -161,7 +161,7 @@ def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
 
     assert report.verdict.headline == (
         "The machine was overloaded: threads of the run waited for a core for 66.7 % of the recorded time (6.00 ms of "
-        "9.00 ms), so steps took too long, and gains are upper bounds."
+        "9.00 ms), which made steps longer, and gains are upper bounds."
     )
     assert not report.verdict.caveats
     (found,) = [found for found in report.findings if found.code == "GAP108"]

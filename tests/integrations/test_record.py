@@ -546,7 +546,7 @@ def test_an_unwritable_folder_is_reported_before_the_program_runs(tmp_path: Path
     done = run(tmp_path, "print('it ran')", "-o", "file/traces")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "file/traces: no trace can be written there" in done.stderr
+    assert "file/traces: cannot write traces there" in done.stderr
 
 
 def test_notes_to_a_record_process_that_has_ended_are_dropped(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ EMPTY
         ConfigEntry("environment", "RANK", "3", line=9),
     )
     assert reading.issues == (
-        ImportIssue("not an assignment", 1, "a line is neither a variable nor a comment, first in line 11"),
+        ImportIssue("not an assignment", 1, "a line is neither an assignment nor a comment, first in line 11"),
     )
 
 

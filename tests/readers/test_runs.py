@@ -201,7 +201,7 @@ def test_profiler_csvs_beside_a_json_trace_are_the_same_recording(tmp_path: Path
     found = find_inputs([str(tmp_path)])
     assert found.traces == (str(tmp_path / "profile_1.json"),)
     table = tmp_path / "profile_1.csv"
-    assert found.notes == (f"{table} is a table of the profiler beside a trace and was not read (name it to read it)",)
+    assert found.notes == (f"{table} is a profiler table next to a trace and was not read (name it to read it)",)
 
 
 def record(path: Path, events: int, minute: int = 0, process: int = 4000, name: str = "aten::mm", **info: int) -> str:

@@ -140,7 +140,7 @@ def test_a_group_with_ranks_that_are_never_started_is_refused(
 
     assert run(tmp_path, text).done.exit_code == 1
     assert capsys.readouterr().err.endswith(
-        "the script asks for a group of 4 cards, but only one was started: simulate --ranks 4 starts all\n"
+        "the script asks for a group of 4 cards, but only one was started; simulate --ranks 4 starts all\n"
     )
 
 

@@ -257,7 +257,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('PATH', 'impossible device events', 1, None, None,
          '1 device event of impossible length set aside (the first: impossible at ts 60.000); record again'),
         ('PATH', 'unmatched begins', 1, None, None,
-         '1 slice without an end is taken to end with the slice around it'),
+         '1 slice without an end is assumed to end with the slice around it'),
         ('PATH', 'unmatched ends', 1, None, None,
          '1 slice that began before the recording was left out'),
     ]),

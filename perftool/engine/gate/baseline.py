@@ -34,7 +34,7 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
         raise BaselineError(f"{path}: the baseline is not valid JSON ({error})") from None
     version = data.get("version") if isinstance(data, dict) else None
     if version != VERSION:
-        text = f"has version {version}, not {VERSION}; write it again with --write-baseline"
+        text = f"has version {version}, not {VERSION}; rewrite it with --write-baseline"
         raise BaselineError(f"{path}: the baseline {text}")
     entries = data.get("findings")
     if not isinstance(entries, list):

@@ -57,7 +57,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
         if empty := run.unrecognised:
             shown = shown_paths(empty, plan.root, plan.stdin_name)
             what = unrecognised_text([shown[path] for path in empty])
-            raise NoInputError(f"{what}, so nothing was checked there; --allow-empty accepts that")
+            raise NoInputError(f"{what}, so nothing was checked there; --allow-empty accepts an empty input")
     broken = check_budgets(plan.budgets, report.summary, run.query, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 
@@ -79,7 +79,7 @@ def _require_events(report: Report, plan: LintPlan) -> None:
     first, more = shown[empty[0]], len(empty) - 1
     what = f"{first} and {more} more trace{'s' if more > 1 else ''} have" if more else f"{first}: the trace has"
     checked = "nothing was checked" if nothing else "not every rank was checked"
-    raise NoInputError(f"{what} no event with a duration, so {checked}; --allow-empty accepts that")
+    raise NoInputError(f"{what} no event with a duration, so {checked}; --allow-empty accepts an empty input")
 
 
 def _require_records(report: Report, plan: LintPlan) -> None:
@@ -92,7 +92,7 @@ def _require_records(report: Report, plan: LintPlan) -> None:
     if empty:
         shown = shown_paths(empty, plan.root, plan.stdin_name)
         reasons.append(unrecognised_text([shown[path] for path in empty]))
-    raise NoInputError(f"{'; '.join(reasons)}, so nothing was checked; --allow-empty accepts that")
+    raise NoInputError(f"{'; '.join(reasons)}, so nothing was checked; --allow-empty accepts an empty input")
 
 
 def unrecognised_text(paths: Iterable[str]) -> str:

@@ -96,7 +96,7 @@ class Cluster:
         try:
             return future.result(timeout=self.stalled_s)
         except Exception as error:  # noqa: BLE001 - an error of a task or of Dask loses only its ranks
-            return TaskFailed(f"the cluster could not analyse it ({' '.join(str(error).split())})")
+            return TaskFailed(f"the cluster could not analyse the trace ({' '.join(str(error).split())})")
 
 
 def connect(address: str) -> Cluster:
@@ -125,7 +125,7 @@ def connect(address: str) -> Cluster:
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         why = str(error) or type(error).__name__
-        raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({why})") from None
+        raise PerfToolError(f"--scheduler {address}: no Dask scheduler responds ({why})") from None
     finally:
         logging.disable(logging.NOTSET)
     try:
@@ -154,7 +154,7 @@ def _in_time(make: Callable[[], Made]) -> Made:
     try:
         made, error = done.get(timeout=_CONNECT_S + _PATIENCE_S)
     except Empty:
-        raise TimeoutError("it accepts the connection but does not answer") from None
+        raise TimeoutError("it accepts the connection but does not respond") from None
     if error is not None:
         raise error
     return cast("Made", made)
@@ -165,7 +165,7 @@ def _require_version(address: str, client: Any) -> None:
     try:
         versions = _in_time(partial(client.run, _version, on_error="return"))
     except TimeoutError:
-        raise PerfToolError(f"--scheduler {address}: a worker does not answer; is it stopped?") from None
+        raise PerfToolError(f"--scheduler {address}: a worker does not respond; has it been stopped?") from None
     for worker, version in sorted(versions.items()):
         if version != __version__:
             has = f"habana_perf_tool {version}" if isinstance(version, str) else f"no habana_perf_tool ({version})"

@@ -39,7 +39,7 @@ CLAUSES = {
     "capture": "the device cannot work while graphs are captured",
     "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",
-    "between_ops": "the device is idle between ops, and the recording does not show what the host does meanwhile",
+    "between_ops": "the device is idle between ops, and the recording does not show what the host does in that time",
     "unknown": "the device is idle, and the recording does not show what the host does",
     "exposed_collectives": "collectives run while the device computes nothing",
 }

@@ -108,7 +108,7 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     )
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
-        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long{gains}.{workers}"
+        f"({format_ns(waited)} of {format_ns(recorded)}), which made steps longer{gains}.{workers}"
     )
 
 

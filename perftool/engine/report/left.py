@@ -116,7 +116,7 @@ class Left:
             return ""
         return (
             f"The ops that do {format_ratio(judged)} of the work run as fast as the device can on good shapes, and the "
-            "others are small: only doing less work can still save time (fewer operations, smaller types, larger "
+            "others are small: further savings require less work (fewer operations, smaller types, larger "
             "batches)."
         )
 

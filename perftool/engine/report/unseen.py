@@ -80,7 +80,7 @@ def _shown(store: TraceStore) -> str:
         why = ": the host waits for the threads of the autograd engine, which were not recorded"
         clauses.append(
             f"No op runs on the host for {format_ns(silence['dur'])} of {format_ns(silence['whole'])}{place}"
-            f"{why if silence['autograd'] else ', and the recording does not show what the host does meanwhile'}."
+            f"{why if silence['autograd'] else ', and the recording does not show what the host does in that time'}."
         )
     read = next(iter(store.select(_READS)), None)
     if read and read["dur"] > _NOTICEABLE * silence["whole"]:

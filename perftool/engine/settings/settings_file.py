@@ -99,7 +99,7 @@ def inline_layer(pair: str) -> Layer:
 
 def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
     """Raise SettingsError for keys that only a file named by the user may set. Anyone may have written this file."""
-    remedy = f"name the file (--config {_shown(path)}) or give --trust-config if you know who wrote it"
+    remedy = f"name the file (--config {_shown(path)}) or pass --trust-config if you know who wrote it"
     folder = _real(path.parent)
     for row in KEYS:
         key, named = row.key, values.get(row.key) or []

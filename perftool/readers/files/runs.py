@@ -263,13 +263,13 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
             files, why = missing, "no other trace of this rank is read"
         elif not identify(files[0]).readable:
             if run.saved_ns > chosen.saved_ns - _APART_NS:
-                why = "it cannot be read, so it may be the newest one, or one of the ranks"
+                why = "it cannot be read, so it may be the newest recording, or a rank of the chosen one"
         elif run in newer and run.kind_of_step == chosen.kind_of_step:
             why = f"it is newer, although incomplete ({run.lacks})"
         elif _may_be_rank_of(chosen, run):
             why = "it was recorded at the same time, and does not state its rank"
         if why:
-            yield from (Doubt(file, f"left out as another recording, but {why}") for file in files)
+            yield from (Doubt(file, f"left out as part of another recording, but {why}") for file in files)
 
 
 def _ranks_lacking(chosen: Run, other: Run) -> list[str]:

@@ -35,7 +35,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     for line in _assignments(read_lines(source, tally)):
         match = ASSIGNMENT.match(line.text)
         if match is None:
-            tally.note("not an assignment", "a line is neither a variable nor a comment", line.number)
+            tally.note("not an assignment", "a line is neither an assignment nor a comment", line.number)
         elif (key := match["key"]) in entries or (
             tally.has_room(len(entries), "variables", line.number) and is_relevant(key)
         ):

@@ -201,7 +201,7 @@ class _Members:
         if info.flag_bits & _ENCRYPTED:
             raise InputError(f"{self._path}: {info.filename} is encrypted")
         if info.compress_type not in ZIP_METHODS:
-            raise InputError(f"{self._path}: {info.filename} is packed in a way that no profiler uses")
+            raise InputError(f"{self._path}: {info.filename} uses a compression method that no profiler uses")
         # Limit the total rather than each ratio, because several members may share the same compressed bytes.
         most = max(_ANY_RATIO_BYTES, MOST_RATIO * Path(self._path).stat().st_size) - self._unpacked
         try:

@@ -174,7 +174,7 @@ def _print_ranks(report: Report, console: Console) -> None:
             Text(f"  compute per {report.run.step_word}: {each}, most {format_ns(most)} (rank {heaviest})", style="dim")
         )
     if groups := group_lines(report, noticeable=0.0):
-        _heading("Process groups: time on the wire, and who waits", console)
+        _heading("Process groups: transfer time, and which ranks wait", console)
         for line in groups:
             console.print(line, soft_wrap=True)
 

@@ -62,7 +62,7 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         world_size = options.get("world_size", simulation.ranks)
         if world_size > 1 and simulation.ranks == 1 and parent_process() is None:
             raise PerfToolError(
-                f"the script asks for a group of {world_size} cards, but only one was started: "
+                f"the script asks for a group of {world_size} cards, but only one was started; "
                 f"simulate --ranks {world_size} starts all"
             )
         if world_size in (-1, 1) and simulation.ranks == 1:
