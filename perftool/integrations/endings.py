@@ -48,6 +48,8 @@ class Endings:
         self._working: list[int] = []
         self._saving = False
         self._pending: int | None = None
+        # The signals of the program's own handlers, while the main thread is in such a block.
+        self._held: _HeldSignals | None = None
         self._patched: dict[str, Any] = {}
         # The signals that we handle, and the address of Python's handler in C for each.
         self._handled: dict[int, int] = {}
@@ -103,12 +105,19 @@ class Endings:
     @contextmanager
     def delayed(self) -> Iterator[None]:
         """Like ``undisturbed``, but several threads can be in such a block: the program may wait for one of them."""
+        outermost = _in_main_thread() and not self.works_here
         self._working.append(threading.get_ident())
+        if outermost:
+            self._held = _HeldSignals(self._signalled)
         try:
             yield
         finally:
             self._working.remove(threading.get_ident())
-            self._deliver()
+            try:
+                if outermost:
+                    self._hand_over()
+            finally:
+                self._deliver()
 
     @contextmanager
     def delivered(self) -> Iterator[None]:
@@ -118,17 +127,30 @@ class Endings:
         for _ in range(blocks):
             self._working.remove(here)
         try:
+            if blocks:
+                self._hand_over()
             self._deliver()
             yield
         finally:
             self._working += [here] * blocks
+            if blocks and _in_main_thread():
+                self._held = _HeldSignals(self._signalled)
 
-    def _works_here(self) -> bool:
+    @property
+    def works_here(self) -> bool:
+        """Whether this thread is in a block in which a profiler works."""
         return threading.get_ident() in self._working
+
+    def _hand_over(self) -> None:
+        """Let the program's own handlers handle the signals that arrived in the block. They may raise exceptions."""
+        held = self._held
+        if held is not None and _in_main_thread():
+            self._held = None
+            held.deliver()
 
     def _deliver(self) -> None:
         """Handle a signal that was delayed."""
-        if self._pending is not None and _in_main_thread() and not self._works_here():
+        if self._pending is not None and _in_main_thread() and not self.works_here:
             number, self._pending = self._pending, None
             self._signalled(number)
 
@@ -160,7 +182,7 @@ class Endings:
     def _signalled(self, number: int, frame: FrameType | None = None) -> None:
         if self._watchman is not None:
             self._watchman.answered.set()
-        if self._works_here():
+        if self.works_here:
             self._pending = number
             return
         self._end()
@@ -171,12 +193,45 @@ class Endings:
 
     def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(*args: Any, **named: Any) -> Any:
-            if not self._works_here():
+            if not self.works_here:
                 self._end()
             return original(*args, **named)
 
         leave.__wrapped__ = original  # type: ignore[attr-defined]
         return leave
+
+
+class _HeldSignals:
+    """Delays the signals that the program handles itself in Python, until ``deliver``: while the profiler works, an
+    exception of such a handler would end the recording instead of reaching the program.
+
+    Ctrl-C is not delayed unless the program handles it.
+    """
+
+    def __init__(self, ours: Callable[..., None]) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._actions: dict[int, Any] = {}
+        self._arrived: list[int] = []
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            if callable(handler) and handler != ours and handler is not signal.default_int_handler:
+                self._actions[number] = _native_action(number)
+                self._handlers[number] = handler
+                signal.signal(number, self._arrive)
+
+    def _arrive(self, number: int, frame: FrameType | None) -> None:
+        self._arrived.append(number)
+
+    def deliver(self) -> None:
+        for number, handler in self._handlers.items():
+            if signal.getsignal(number) == self._arrive:
+                signal.signal(number, handler)
+                # Python forgets the flags of ``signal.siginterrupt``.
+                with suppress(OSError, TypeError, AttributeError):
+                    ctypes.CDLL(None).sigaction(ctypes.c_int(number), self._actions[number], None)
+        while self._arrived:
+            number = self._arrived.pop(0)
+            self._handlers[number](number, sys._getframe())
 
 
 class _Watchman:
@@ -245,11 +300,16 @@ def _native_handler(number: int) -> int:
 
     ``signal.getsignal`` knows only Python's handlers. Native code sets others, for example ``faulthandler.register``.
     """
-    # The structure that sigaction fills in is smaller than this, and begins with the address.
+    return _native_action(number)[0] or 0
+
+
+def _native_action(number: int) -> Any:
+    """Return the system's settings for a signal. They begin with the address of the handler."""
+    # The structure that sigaction fills in is smaller than this.
     action = (ctypes.c_void_p * 64)()
     with suppress(OSError, TypeError, AttributeError):
         ctypes.CDLL(None).sigaction(ctypes.c_int(number), None, action)
-    return action[0] or 0
+    return action
 
 
 _WATCHING: list[Endings] = []

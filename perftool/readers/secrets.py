@@ -44,21 +44,31 @@ _REST = f"{'0' * 40}.{'0' * 10}."
 _CERTAIN = re.compile(
     r"pass_?(?:w(?:or)?d|phrase|code)|pswd|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$"
     r"|[a-z0-9]_pwd_$|(?:api|access|account|auth|encryption|licen[cs]e|master|private|service|signing|ssh|storage"
-    r"|subscription)_?keys?_$"
+    r"|subscription)_?keys?_$|_api_key_[a-z0-9]+_$"
 )
 # The names of all secrets contain one of these. Most texts contain none, and need no further check.
 _HINT = re.compile(r"pass|pwd|pswd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
-_POSSIBLE = re.compile(r"token_$|(?:^|[a-z0-9])_pass_$|^_pwd_$|_auth_")
+_POSSIBLE = re.compile(r"token_$|(?:^|[a-z0-9])_?pass_$|^_pwd_$|_auth_")
+# Any other key, such as KAGGLE_KEY, may be a secret if its value looks like one. These keys are not secret.
+_KEY = re.compile(r"[a-z0-9]_keys?_$")
+_ORDINARY_KEY = re.compile(
+    r"_(?:cache|sort|primary|foreign|public|host|dict|state|group|partition|input|output|label|lookup|shard)_keys?_$"
+)
+_RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=_\-]{16,256}")
 _UNIT = re.compile(
     r"_(?:per|each|first|next|last|prev|new|num|max|min|total|input|output|prompt|draft|generated|accepted|vision|image"
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
     r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
+    r"|(?:com|by|sur|tres|over|under|low|high|band|all|one|two|single|multi)_?pass_$"
 )
 # A name that ends in one of these words only describes a secret or says where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 # Names may have a number or a place: HF_TOKEN_1, api-key2, API_KEY_PROD_2.
-_PLACE = "prod|production|staging|stage|dev|test|live|old|new|backup|main"
+_PLACE = (
+    "prod|production|staging|stage|dev|test|live|old|new|backup|main|read|write|ro|rw|admin|team|user|ci|value"
+    "|header|pem"
+)
 _VARIANT = re.compile(rf"(?:_?v?\d+)?(?:_(?:{_PLACE})(?:_?v?\d+)?)?_$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 # Of longer names, only the end is examined.
@@ -119,11 +129,13 @@ _ADDRESS = re.compile(
 
 
 class Certainty(IntEnum):
-    """Whether a name indicates a secret. ``POSSIBLE`` means that it depends on the value."""
+    """Whether a name indicates a secret. ``POSSIBLE`` means that it depends on the value, ``RANDOM`` that the value has
+    to look random."""
 
     NO = 0
-    POSSIBLE = 1
-    CERTAIN = 2
+    RANDOM = 1
+    POSSIBLE = 2
+    CERTAIN = 3
 
 
 class Found(NamedTuple):
@@ -155,13 +167,17 @@ def _certainty(name: str) -> Certainty:
         return Certainty.NO
     if _CERTAIN.search(words):
         return Certainty.CERTAIN
-    return Certainty.POSSIBLE if _POSSIBLE.search(words) and not _UNIT.search(words) else Certainty.NO
+    if _POSSIBLE.search(words):
+        return Certainty.NO if _UNIT.search(words) else Certainty.POSSIBLE
+    return Certainty.RANDOM if _KEY.search(words) and not _ORDINARY_KEY.search(words) else Certainty.NO
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether ``value``, the text of the setting or option ``name``, is a secret."""
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
+    if certainty(name) == Certainty.RANDOM:
+        return bool(_RANDOM.fullmatch(value))
     # A plain word is a token of a language model rather than a secret.
     word = name in ("token", "pass") and _WORD.fullmatch(value)
     folder = name.strip("-").lower() == "pwd" and _FOLDER.match(value)

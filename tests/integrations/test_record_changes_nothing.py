@@ -536,3 +536,64 @@ def test_who_keeps_our_wakeup_descriptor_can_set_it_again() -> None:
         signal.set_wakeup_fd(-1)
         os.close(read)
         os.close(write)
+
+
+def with_record(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(source)
+    command = [sys.executable, "-m", "perftool", "record", "--no-report", "--", sys.executable, "script.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+LIMITED = """
+import os, signal, torch
+class OutOfTime(Exception): pass
+def out_of_time(number, frame): raise OutOfTime
+signal.signal(signal.SIGUSR1, out_of_time)
+signal.siginterrupt(signal.SIGUSR1, False)
+save = torch.profiler.profile.export_chrome_trace
+def slow(*args, **named):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return save(*args, **named)
+torch.profiler.profile.export_chrome_trace = slow
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+steps = 0
+try:
+    while steps < 20:
+        steps += 1
+        model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+except OutOfTime:
+    print("out of time in step", steps, signal.getsignal(signal.SIGUSR1) is out_of_time)
+"""
+
+
+def test_an_exception_of_the_programs_signal_handler_reaches_the_program_after_the_recording(tmp_path: Path) -> None:
+    """A time limit that raises an exception was lost if the signal came while the trace was saved."""
+    done = with_record(tmp_path, LIMITED)
+
+    assert (done.returncode, done.stdout) == (0, "out of time in step 8 True\n")
+    assert "wrote perftool_record/" in done.stderr
+
+
+STOPPED = """
+import time, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(6):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+def call(): return []
+kept, until = [], time.time() + 20
+while time.time() < until and not called():
+    kept.append([bytearray(1 << 20), [call() for _ in range(1000)]])
+print("evaluated")
+"""
+
+
+def test_a_recording_ends_if_the_steps_of_the_program_stop(tmp_path: Path) -> None:
+    """PyTorch keeps every later call in memory: 0.5 s of Python took 4 GB."""
+    called = "called = lambda: bool(list(__import__('pathlib').Path('perftool_record').glob('*/*.trace.json*')))\n"
+    done = with_record(tmp_path, called + STOPPED)
+
+    assert (done.returncode, done.stdout) == (0, "evaluated\n")
+    assert "; it ended early, because the program took no step for " in done.stderr
+    assert "recording 3 steps took " in done.stderr

@@ -20,7 +20,8 @@ LONG = "a1B2c3D4e5F6g7H8i9J0" * 2
      "authToken", "x-api-key", "APIKEY", "Authorization", "MYSQL_PWD", "clientSecret", "hpu.ACCESS_TOKEN", "--api-key",
      "REDIS_AUTH", "passWord", "DB_PASS_WORD", "passPhrase", "ssl-key-pass-phrase", "PassWd", "passcode", "pswd",
      "license_key", "licenceKey", "pwd", "OPENAI_API_KEY_2", "OPENAI_API_KEY2", "HF_TOKEN_1", "api-key1",
-     "API_KEY_PROD", "apiKeyV2", "api_key_dev_2", "HF_TOKEN_v2_test", "DB_PASS_OLD"],
+     "API_KEY_PROD", "apiKeyV2", "api_key_dev_2", "HF_TOKEN_v2_test", "DB_PASS_OLD", "SSHPASS", "DBPASS", "dbpass",
+     "HF_TOKEN_READ", "WANDB_API_KEY_TEAM", "API_KEY_OPENAI", "PRIVATE_KEY_PEM", "authorization_header", "cookieValue"],
 )  # fmt: skip
 def test_values_of_secret_names_are_secrets(name: str) -> None:
     assert is_secret(name, SECRET)
@@ -36,6 +37,15 @@ def test_values_of_secret_names_are_secrets(name: str) -> None:
 def test_values_of_other_names_are_not_secrets(name: str) -> None:
     assert not is_secret(name, SECRET)
     assert not is_secret_number(name, "12345678")
+
+
+@pytest.mark.parametrize("name", ["KAGGLE_KEY", "AZURE_OPENAI_KEY", "DD_APP_KEY", "--session-key", "hmacKey"])
+def test_a_random_value_of_any_key_is_a_secret(name: str) -> None:
+    assert is_secret(name, LONG)
+    assert is_secret(name, "0123456789abcdef" * 2)
+    for value in ("bfloat16", "self_attention_mask_of_layer", "20261129123059000", "sha256:1", "input_ids"):
+        assert not is_secret(name, value)
+    assert not is_secret("cache_key", LONG)
 
 
 def test_words_and_measures_are_not_tokens() -> None:

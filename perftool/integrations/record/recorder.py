@@ -24,17 +24,23 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace
+from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
-from perftool.integrations.record.steps import Steps
+from perftool.integrations.record.steps import Steps, in_backward
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
-from perftool.units import NS_PER_MS, format_ns
+from perftool.units import NS_PER_MS, NS_PER_S, format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
 # If the recorded steps take less time than this, recording more is advised: steps may be calls of a small module, such
 # as a detector.
 _SHORT_NS = 100 * NS_PER_MS
+# A recording ends early if the next step takes longer than this, in s, and longer than this many times the whole
+# recording would take at the speed of its longest step.
+_LATE_S, _LATE = 0.3, 3
+# The patience with the first step, in s, if no step was timed before.
+_FIRST_S = 60.0
 # PyTorch's stack tracer reads the optimizer's state when this method is called.
 _STEP_CODE = "_optimizer_step_code"
 _IN_BACKWARD = (
@@ -78,6 +84,10 @@ class Recorder:
         self._stackless = False
         self._over = False
         self._unread_state: _UnreadState | None = None
+        self._deadline: Deadline | None = None
+        self._stepped_ns = 0
+        self._longest_ns = 0
+        self._why_early = ""
         self._stop_for_other_profilers()
         self._steps = Steps(plan.steps_from, self._step_ended)
         atexit.register(self._program_ended)
@@ -111,10 +121,35 @@ class Recorder:
         if recorded == 0:
             self._began_ns = time.monotonic_ns()
             self._plan.note(Note("recording"))
+            if not self._over:
+                # PyTorch records the stacks of all threads that exist when the recording begins.
+                self._deadline = Deadline(self._end_early)
+        if self._deadline is not None:
+            self._deadline.move(self._patience_s(recorded))
         if recorded >= self._plan.active:
             self._finish()
             if self._plan.stop_after:
                 raise SystemExit(0)
+
+    def _patience_s(self, recorded: int) -> float:
+        """How long the next step may take, in s, after ``recorded`` steps."""
+        now = time.monotonic_ns()
+        length = now - self._stepped_ns if recorded > 0 else self._watch.usual_step_ns
+        self._stepped_ns = now
+        if length is None:
+            return _FIRST_S
+        self._longest_ns = max(self._longest_ns, length)
+        return _LATE_S + _LATE * self._plan.active * self._longest_ns / NS_PER_S
+
+    def _end_early(self, why: str) -> None:
+        """End the recording before its last step. If that is impossible now, this is called again."""
+        if self._over or self._endings.works_here or self._is_elsewhere() or in_backward():
+            return
+        self._why_early = f"; it ended early, because {why}"
+        with self._endings.undisturbed():
+            self._finish()
+        if self._plan.stop_after:
+            raise SystemExit(0)
 
     def _estimate(self) -> str:
         """Estimate how long the recording will take, after its first step."""
@@ -165,7 +200,7 @@ class Recorder:
             text += "; if the program does other work between some steps, record more of them, for example --active 100"
         if self._plan.stacks and self._stackless:
             text += "; it has no Python stacks, because the program has a Python profiler of its own"
-        self._plan.note(Note("saved", text, str(saved)))
+        self._plan.note(Note("saved", text + self._why_early, str(saved)))
 
     def _facts(self) -> dict[str, Any]:
         """Describe the machine and the steps in the trace."""
@@ -183,15 +218,18 @@ class Recorder:
             self._over = True
             self._steps.close()
             return
-        if self._profiler is not None and os.getpid() == self._owner:
-            with self._endings.undisturbed(), self._guarded():
-                self._watch.end()
-                self._profiler.stop()
-        self._close()
+        with self._endings.undisturbed():
+            if self._profiler is not None and os.getpid() == self._owner:
+                with self._guarded():
+                    self._watch.end()
+                    self._profiler.stop()
+            self._close()
 
     def _close(self) -> None:
         self._over = True
         self._profiler = None
+        if self._deadline is not None:
+            self._deadline.close()
         with errors_become_warnings("the recorder could not remove its hooks"):
             self._steps.close()
             self._endings.release()
