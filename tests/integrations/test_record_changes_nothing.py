@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
+from torch._dynamo.utils import counters
 from torch.jit import script
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
@@ -144,6 +145,8 @@ def test_calls_of_a_scripted_module_are_steps(calls: Steps, ended: list[int]) ->
 @pytest.mark.parametrize("called_before", [True, False], ids=["called before", "not called before"])
 def test_a_module_can_be_traced_and_compiled(calls: Steps, ended: list[int], called_before: bool) -> None:
     model, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    # After code was compiled, the hook stays.
+    counters.clear()
     if called_before:
         model(x)
     torch.jit.trace(model, x)
@@ -597,3 +600,25 @@ def test_a_recording_ends_if_the_steps_of_the_program_stop(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "evaluated\n")
     assert "; it ended early, because the program took no step for " in done.stderr
     assert "recording 3 steps took " in done.stderr
+
+
+COMPILED = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model.compile(backend="eager")
+for step in range(12):
+    if step == 1:
+        torch.compiler.set_stance("fail_on_recompile")
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="needs stances of torch.compile")
+def test_a_module_that_is_compiled_in_place_is_compiled_once(tmp_path: Path) -> None:
+    """Its code depends on the number of global hooks, which the recorder changed after the first step."""
+    done = with_record(tmp_path, COMPILED)
+
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "wrote perftool_record/" in done.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import gc
 import re
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -57,7 +58,7 @@ class Steps:
         if source in ("auto", "loader"):
             self._watch_loaders()
         if source in ("auto", "forward"):
-            self._first_call = register_module_forward_pre_hook(self._called)
+            self._first_call = _GlobalHook(self._called)
             self._silence = IgnoredWarnings(message=re.escape(_GLOBAL_HOOKS))
             self._handles += [self._first_call, self._silence]
 
@@ -134,7 +135,7 @@ class Steps:
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call of a module that PyTorch does not compile or trace. This removes the global hook."""
-        if _is_traced() or type(module).__module__ in _OBSERVERS:
+        if type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
         self._silence.remove()
@@ -151,6 +152,29 @@ class Steps:
         """End a step, and count the call: if an optimizer steps after a few calls, they only inspected the module."""
         self._calls += 1
         self._ended()
+
+
+class _GlobalHook:
+    """Calls ``called`` before each call of any module that PyTorch does not compile or trace, until ``remove``."""
+
+    def __init__(self, called: Callable[..., None]) -> None:
+        self._called = called
+        self._removed = False
+        self._handle = register_module_forward_pre_hook(self._before)
+
+    def remove(self) -> None:
+        """Remove the hook. If a module was compiled in place, the hook stays and does nothing: the compiled code is
+        valid only for the number of global hooks that it was compiled with."""
+        self._removed = True
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
+            self._handle.remove()
+
+    def _before(self, module: torch.nn.Module, args: Any) -> None:
+        if _is_traced():
+            return
+        if not self._removed:
+            self._called(module, args)
 
 
 class _StepHook:
