@@ -45,7 +45,8 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
         if number
     ]
     own = [_whole(window, name) for name in ("cpu_ns", "workers_cpu_ns")]
-    waiting = [_object(one) for name in ("threads", "workers") for one in _list(window.get(name))]
+    # The steps wait for the threads of the process, and only indirectly for its children.
+    waiting = [_object(one) for one in _list(window.get("threads")) or _list(window.get("workers"))]
     longest = max(waiting, key=lambda one: _whole(one, "delay_ns") or 0, default={})
     return (
         rank,

@@ -99,12 +99,13 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     if found is None:
         return ""
     share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
-    crowded = "The run has more busy threads and loader workers than cores"
+    children = found.evidence.get("workers", "loader workers")
+    crowded = f"The run has more busy threads and {children} than cores"
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
     loaders = found.evidence.get("workers_ratio") or 0
     workers = (
-        f" The loader's workers took {format_ratio(loaders)} of the CPU time of the run." if loaders > _WORKING else ""
+        f" Its {children} took {format_ratio(loaders)} of the CPU time of the run." if loaders > _WORKING else ""
     )
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
