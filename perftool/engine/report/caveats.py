@@ -22,6 +22,8 @@ _HIDING = 0.25
 _PROFILED = "TRC105"
 # The rule for calls whose time varies. If its finding has no advice, other work disturbed the recording.
 _VARYING = "ENG107"
+# Calls that take this share of the time more than others of their kind are mentioned even if new memory is the reason.
+_VARYING_MUCH = 0.1
 # The rule for calls that get new memory from the system.
 _NEW_MEMORY = "MEM110"
 # The rule for steps that take longer than others.
@@ -104,9 +106,7 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
     loaders = found.evidence.get("workers_ratio") or 0
-    workers = (
-        f" Its {children} took {format_ratio(loaders)} of the CPU time of the run." if loaders > _WORKING else ""
-    )
+    workers = f" Its {children} took {format_ratio(loaders)} of the CPU time of the run." if loaders > _WORKING else ""
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
         f"({format_ns(waited)} of {format_ns(recorded)}), which made steps longer{gains}.{workers}"
@@ -137,11 +137,16 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     if overloaded := overload_sentence(findings):
         return "" if headline.startswith(overloaded) else overloaded
     found = _finding(findings, _VARYING)
-    if found is None or found.advice or (found.evidence.get("new_memory") and _finding(findings, _NEW_MEMORY)):
+    if found is None or found.advice:
         return ""
-    times = (
-        f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
-    )
+    if (
+        found.evidence.get("new_memory")
+        and _finding(findings, _NEW_MEMORY)
+        and found.evidence["lost_ratio"] < _VARYING_MUCH
+    ):
+        return ""
+    longest, usual, more = (format_ns(found.evidence[name]) for name in ("longest_ns", "usual_ns", "lost_ns"))
+    times = f"{found.evidence['kernel']} takes up to {longest} instead of {usual}; slow calls take {more} more in all"
     waited, system = (format_ns(found.evidence.get(name) or 0) for name in ("waited_ns", "system_ns"))
     because = {
         "cores": f"threads waited for a core for {waited}",
