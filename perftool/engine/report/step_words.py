@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from perftool.engine.report.device_words import short_name
 from perftool.engine.report.verdict_input import VerdictInput
@@ -90,11 +91,16 @@ def _calls(run: VerdictInput) -> str:
 
 
 def _loop(run: VerdictInput) -> str:
-    """A sentence about the loop of ops in a step, or in a recording without steps; empty if it takes little time, or if
-    the names of its ops are unknown.
+    """A sentence about the loop of ops in a step, or in a recording without steps. Empty if it takes little time, if
+    the names of its ops are unknown, or if its ops may be those of the model's layers.
     """
     loop, steps = run.on_cpu.op_loop, run.summary["steps"].value
     if loop is None or loop.names is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
+        return ""
+    layers = Counter[str | None]()
+    for one in run.modules:
+        layers[one.module] += one.modules
+    if 2 * max(layers.values(), default=0) >= loop.times:
         return ""
     ops = f"about {loop.length:,} ops ({loop.names})"
     return f"{_repeated(run)} repeats {ops} {round(loop.times):,} times: {format_ratio(loop.share)} of the time."

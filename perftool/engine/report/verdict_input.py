@@ -25,6 +25,7 @@ class OnCpu:
     ``apart``: a sentence about the time before the first step and after the last.
     ``narrow``: a sentence about the call that contains all steps of a short recording.
     ``one_off``: a sentence about a long call that only one of a few steps makes.
+    ``waiting``: a sentence about a thread that waited for a core.
     """
 
     enclosing: str = ""
@@ -36,6 +37,7 @@ class OnCpu:
     apart: str = ""
     narrow: str = ""
     one_off: str = ""
+    waiting: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
