@@ -36,7 +36,7 @@ def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
     """Sentences that do not repeat the ``headline``. Any of them may be empty."""
     return (
         _lengths(run, headline), run.on_cpu.one_off, run.passed_on, _missing(run.findings), run.on_cpu.narrow,
-        _inflated(run), run.on_cpu.waiting, _disturbed(run.findings, headline),
+        _inflated(run), run.on_cpu.growing, run.on_cpu.waiting, _disturbed(run.findings, headline),
     )  # fmt: skip
 
 

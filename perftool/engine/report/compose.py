@@ -10,13 +10,13 @@ from perftool.engine.report.apart import apart_sentence
 from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.device_words import named_modules
+from perftool.engine.report.disturbances import growing_sentence, waiting_sentence
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
 from perftool.engine.report.functions import (
     functions_sentence,
     narrow_sentence,
     one_off_sentence,
     optimizer_sentence,
-    waiting_sentence,
 )
 from perftool.engine.report.left import left
 from perftool.engine.report.long_calls import LongCalls, long_calls
@@ -135,6 +135,7 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
         narrow=narrow_sentence(store) if stepped else "",
         one_off=one_off_sentence(store) if stepped else "",
         waiting=waiting_sentence(store),
+        growing=growing_sentence(store),
     )
 
 

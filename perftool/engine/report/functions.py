@@ -1,4 +1,4 @@
-"""Sentences about how much time of a run on the CPU goes to functions, to the optimizer, and to waiting for a core."""
+"""Sentences about how much time of a run on the CPU goes to the user's functions and to the optimizer."""
 
 from __future__ import annotations
 
@@ -37,10 +37,6 @@ GROUP BY c.class ORDER BY share DESC, c.class LIMIT 1
 # A recording longer than this contains most of the work that a program repeats.
 _SHORT_NS = 3 * NS_PER_S
 _ONE_OFF = "FROM one_offs WHERE rank = (SELECT min(rank) FROM windows)"
-_WAITED = """
-SELECT overload_ns, overload_ns / wall_ns AS share FROM machine_loads
-WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT overloaded AND overload_ns > $weighty * wall_ns
-"""
 _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY rank LIMIT 1"
 
 
@@ -104,17 +100,6 @@ def one_off_sentence(store: TraceStore) -> str:
         f"{cut_name(row['function'])} ({_place(row['file'], row['line'])}), which takes {format_ns(row['ns'])}. "
         f"{row['steps']} steps do not show how often that recurs, so gains leave it out."
     )
-
-
-def waiting_sentence(store: TraceStore) -> str:
-    """A sentence about a thread of the first rank that waited for a core for some time; empty if that time is short, or
-    so long that the machine counts as overloaded (TRC111)."""
-    store.build(["machine_loads"])
-    rows = store.select(_WAITED, {"weighty": _WEIGHTY})
-    if not rows:
-        return ""
-    share, waited = format_ratio(rows[0]["share"]), format_ns(rows[0]["overload_ns"])
-    return f"A thread of the run waited for a core for {share} of the recorded time ({waited})."
 
 
 def _outermost(store: TraceStore) -> tuple[tuple[FunctionTime, ...], int, int]:

@@ -25,7 +25,7 @@ class OnCpu:
     ``apart``: a sentence about the time before the first step and after the last.
     ``narrow``: a sentence about the call that contains all steps of a short recording.
     ``one_off``: a sentence about a long call that only one of a few steps makes.
-    ``waiting``: a sentence about a thread that waited for a core.
+    ``waiting``, ``growing``: sentences about a thread that waited for a core, and about a process that grew.
     """
 
     enclosing: str = ""
@@ -38,6 +38,7 @@ class OnCpu:
     narrow: str = ""
     one_off: str = ""
     waiting: str = ""
+    growing: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,53 @@
+"""Sentences about what made the recorded steps of a run on the CPU longer: other work on its cores, or the profiler."""
+
+from __future__ import annotations
+
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_bytes, format_ns, format_ratio
+
+# A wait with a smaller share of the time is not mentioned.
+_WEIGHTY = 0.05
+_WAITED = """
+SELECT overload_ns, overload_ns / wall_ns AS share FROM machine_loads
+WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT overloaded AND overload_ns > $weighty * wall_ns
+"""
+# A process that grows by less, or for which the system works less, is not slowed down much.
+_GROWTH_BYTES, _SYSTEM_SHARE = 1 << 30, 0.25
+# The system must work for this many times the share of the steps before the recording.
+_TIMES = 2
+_GREW = """
+SELECT p.grown_bytes, p.steps, p.system_ns / p.process_ns AS share
+FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
+WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.grown_bytes > $growth
+    AND p.system_ns > $system * p.process_ns AND coalesce(share > $times * q.system_ns / nullif(q.process_ns, 0), true)
+"""
+
+
+def waiting_sentence(store: TraceStore) -> str:
+    """A sentence about a thread of the first rank that waited for a core for some time; empty if that time is short, or
+    so long that the machine counts as overloaded (TRC111)."""
+    store.build(["machine_loads"])
+    rows = store.select(_WAITED, {"weighty": _WEIGHTY})
+    if not rows:
+        return ""
+    share, waited = format_ratio(rows[0]["share"]), format_ns(rows[0]["overload_ns"])
+    return f"A thread of the run waited for a core for {share} of the recorded time ({waited})."
+
+
+def growing_sentence(store: TraceStore) -> str:
+    """A sentence about a process that grew while it was recorded; empty if it grew little.
+
+    For each recorded shape, PyTorch's profiler keeps a small block of memory. Such blocks split the large blocks that
+    the program frees, so that the next tensor does not fit, and gets new memory from the system.
+    """
+    store.build(["memory_faults"])
+    limits = {"growth": _GROWTH_BYTES, "system": _SYSTEM_SHARE, "times": _TIMES}
+    rows = store.select(_GREW, limits)
+    if not rows:
+        return ""
+    grown, share = format_bytes(rows[0]["grown_bytes"]), format_ratio(rows[0]["share"])
+    return (
+        f"The process grew by {grown} while it was recorded, and the OS took {share} of its CPU time: the profiler "
+        "splits the memory that the program frees, so tensors get new memory. Ops on large tensors seem slower than "
+        "they are; record fewer steps."
+    )

@@ -1,0 +1,52 @@
+"""What the first sentences say about other work on the cores and about the profiler's memory, for runs on a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import document, step, x
+
+from perftool.engine.analysis import analyze
+from perftool.model.recorded_on import RECORDED_KEY
+
+WAITED = "A thread of the run waited for a core for 8.0 % of the recorded time (8.00 us)."
+GREW = (
+    "The process grew by 2.00 GiB while it was recorded, and the OS took 60.0 % of its CPU time: the profiler splits "
+    "the memory that the program frees, so tensors get new memory. Ops on large tensors seem slower than they are; "
+    "record fewer steps."
+)
+
+
+def counts(system: float, grown: int) -> dict[str, Any]:
+    """The counters of 10 s, in which the system worked for the share ``system``."""
+    return {
+        "wall_ns": 10_000_000_000, "cpu_ns": 10_000_000_000, "system_ns": int(system * 10_000_000_000),
+        "page_faults": 10_000_000, "page_bytes": 4096, "grown_bytes": grown,
+    }  # fmt: skip
+
+
+def caveats(folder: Path, **recorded: Any) -> str:
+    path = folder / "trace.json"
+    events = [event for k in range(4) for event in (step(k, 1000 * k, 1000), x("aten::mm", 1000 * k, 900))]
+    path.write_bytes(document(events, **{RECORDED_KEY: {"version": 1, **recorded}}))
+    return analyze([str(path)]).verdict.caveats
+
+
+@pytest.mark.parametrize(("waited", "said"), [(8000, True), (4000, False), (12_000, False)])
+def test_a_wait_for_a_core_is_said_before_it_overloads_the_machine(tmp_path: Path, waited: int, said: bool) -> None:
+    threads = [{"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": waited}]
+    found = caveats(tmp_path, machine={"cores_allowed": 2}, window={"wall_ns": 100_000, "threads": threads})
+    assert (WAITED in found) is said
+
+
+@pytest.mark.parametrize(
+    ("grown", "quiet", "said"),
+    [(2 << 30, 0.1, True), (1 << 29, 0.1, False), (2 << 30, 0.5, False)],
+    ids=["grew by the profiler", "grew little", "the system works as much without the profiler"],
+)
+def test_a_process_that_grows_while_it_is_recorded(tmp_path: Path, grown: int, quiet: float, said: bool) -> None:
+    before = {"steps": 4, **counts(quiet, 0)}
+    found = caveats(tmp_path, steps={"recorded": 4}, window=counts(0.6, grown), quiet=before)
+    assert (GREW in found) is said
