@@ -50,6 +50,8 @@ class Endings:
         self._pending: int | None = None
         # The signals of the program's own handlers, while the main thread is in such a block.
         self._held: _HeldSignals | None = None
+        # Sends signals that arrived to this process again, later. Without it, their handlers are called at once.
+        self._resend: Callable[[int], None] | None = None
         self._patched: dict[str, Any] = {}
         # The signals that we handle, and the address of Python's handler in C for each.
         self._handled: dict[int, int] = {}
@@ -103,12 +105,23 @@ class Endings:
             yield
 
     @contextmanager
+    def resending(self, resend: Callable[[int], None]) -> Iterator[None]:
+        """Like ``undisturbed``, for a block that must not raise the exceptions of the program's signal handlers. Calls
+        ``resend`` with each signal that arrived, Ctrl-C included."""
+        self._resend = resend
+        try:
+            with self.undisturbed():
+                yield
+        finally:
+            self._resend = None
+
+    @contextmanager
     def delayed(self) -> Iterator[None]:
         """Like ``undisturbed``, but several threads can be in such a block: the program may wait for one of them."""
         outermost = _in_main_thread() and not self.works_here
         self._working.append(threading.get_ident())
         if outermost:
-            self._held = _HeldSignals(self._signalled)
+            self._held = _HeldSignals(self._signalled, self._resend)
         try:
             yield
         finally:
@@ -134,7 +147,7 @@ class Endings:
         finally:
             self._working += [here] * blocks
             if blocks and _in_main_thread():
-                self._held = _HeldSignals(self._signalled)
+                self._held = _HeldSignals(self._signalled, self._resend)
 
     @property
     def works_here(self) -> bool:
@@ -205,16 +218,18 @@ class _HeldSignals:
     """Delays the signals that the program handles itself in Python, until ``deliver``: while the profiler works, an
     exception of such a handler would end the recording instead of reaching the program.
 
-    Ctrl-C is not delayed unless the program handles it.
+    Ctrl-C is not delayed unless the program handles it, or ``resend`` is given: then ``deliver`` calls it with each
+    signal, in place of the handlers.
     """
 
-    def __init__(self, ours: Callable[..., None]) -> None:
+    def __init__(self, ours: Callable[..., None], resend: Callable[[int], None] | None) -> None:
+        self._resend = resend
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._actions: dict[int, Any] = {}
         self._arrived: list[int] = []
         for number in signal.valid_signals():
             handler = signal.getsignal(number)
-            if callable(handler) and handler != ours and handler is not signal.default_int_handler:
+            if callable(handler) and handler != ours and (resend or handler is not signal.default_int_handler):
                 self._actions[number] = _native_action(number)
                 self._handlers[number] = handler
                 signal.signal(number, self._arrive)
@@ -231,7 +246,10 @@ class _HeldSignals:
                     ctypes.CDLL(None).sigaction(ctypes.c_int(number), self._actions[number], None)
         while self._arrived:
             number = self._arrived.pop(0)
-            self._handlers[number](number, sys._getframe())
+            if self._resend is not None:
+                self._resend(number)
+            else:
+                self._handlers[number](number, sys._getframe())
 
 
 class _Watchman:

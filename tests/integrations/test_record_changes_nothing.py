@@ -541,9 +541,9 @@ def test_who_keeps_our_wakeup_descriptor_can_set_it_again() -> None:
         os.close(write)
 
 
-def with_record(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+def with_record(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(source)
-    command = [sys.executable, "-m", "perftool", "record", "--no-report", "--", sys.executable, "script.py"]
+    command = [sys.executable, "-m", "perftool", "record", "--no-report", *options, "--", sys.executable, "script.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
@@ -602,6 +602,87 @@ def test_a_recording_ends_if_the_steps_of_the_program_stop(tmp_path: Path) -> No
     assert "recording 3 steps took " in done.stderr
 
 
+ENDED_BY = """
+import os, signal, sys, time, torch
+class OutOfTime(Exception): pass
+def handle(number, frame): {handle}
+{signal}
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(6):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+save = torch.profiler.profile.export_chrome_trace
+def slow(*args, **named):
+    {send}
+    return save(*args, **named)
+torch.profiler.profile.export_chrome_trace = slow
+def call(): return []
+kept, until = [], time.time() + 30
+try:
+    while time.time() < until:
+        kept = [bytearray(b"x") * (32 << 20), [call() for _ in range(1000)]]
+    print("evaluated")
+except OutOfTime as error:
+    print("out of time", error)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("handle", "number", "printed", "code"),
+    [
+        ("raise OutOfTime(number)", "SIGUSR1", "out of time 10\n", 0),
+        ("sys.exit(143)", "SIGTERM", "", 143),
+        ("", "SIGINT", "interrupted\n", 0),
+    ],
+)
+def test_a_signal_reaches_the_program_if_it_comes_while_a_recording_ends_early(
+    tmp_path: Path, handle: str, number: str, printed: str, code: int
+) -> None:
+    sets = f"signal.signal(signal.{number}, handle)" if handle else ""
+    sends = f"os.kill(os.getpid(), signal.{number})"
+    done = with_record(
+        tmp_path, ENDED_BY.format(handle=handle or "pass", signal=sets, send=sends), "--program-exit-code"
+    )
+
+    assert (done.returncode, done.stdout) == (code, printed)
+    assert "; it ended early, because the program took no step for " in done.stderr
+
+
+def test_a_program_may_stop_when_its_recording_has_ended_early(tmp_path: Path) -> None:
+    done = with_record(tmp_path, ENDED_BY.format(handle="pass", signal="", send="pass"), "--stop-after-recording")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "; it ended early, because the program took no step for " in done.stderr
+
+
+TRACED = """
+import time, torch
+def call(): return []
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        until = time.time() + 2
+        while time.time() < until and not self.training:
+            self.kept = [bytearray(b"x") * (32 << 20), [call() for _ in range(1000)]]
+            x = x + 1
+        return x * 2
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), Slow())
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(6):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+torch.jit.trace(model.eval(), torch.ones(2, 4), check_trace=False)
+print("traced")
+"""
+
+
+def test_a_recording_does_not_end_early_while_the_program_is_traced(tmp_path: Path) -> None:
+    """Stopping the profiler is an op, which the trace would contain: PyTorch crashed."""
+    done = with_record(tmp_path, TRACED)
+
+    assert (done.returncode, done.stdout) == (0, "traced\n")
+
+
 COMPILED = """
 import torch
 model = torch.nn.Linear(4, 4)
@@ -611,6 +692,8 @@ for step in range(12):
     if step == 1:
         torch.compiler.set_stance("fail_on_recompile")
     model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+torch.compiler.set_stance("default")
+torch.compile(torch.nn.Linear(4, 4), backend="eager")(torch.ones(2, 4))
 print("done")
 """
 
@@ -621,4 +704,5 @@ def test_a_module_that_is_compiled_in_place_is_compiled_once(tmp_path: Path) -> 
     done = with_record(tmp_path, COMPILED)
 
     assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "global hooks" not in done.stderr
     assert "wrote perftool_record/" in done.stderr

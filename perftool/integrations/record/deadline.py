@@ -17,16 +17,20 @@ _MEMORY, _WHOLE_MEMORY = Path("/proc/self/statm"), Path("/proc/meminfo")
 _INTERVAL_S = 0.05
 # Growth below this is harmless: the trace then needs about a GiB.
 _HARMLESS_BYTES = 16 << 20
-# The share of the machine's available memory that a recording may take.
+# The share of the machine's available memory by which the process may grow. Tensors may take most of it.
 _SHARE = 0.25
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+# Lets the main thread call a function in C, at its next instruction in Python. Returns 0 if it will.
+_ADD = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(("Py_AddPendingCall", ctypes.pythonapi))
+_SIGNALLED = ctypes.cast(ctypes.pythonapi.PyErr_SetInterruptEx, ctypes.c_void_p)
 
 
 class Deadline:
     """Calls ``passed`` in the main thread, with the reason, until ``close``: if the process grows while a deadline has
     passed, or if it grows by much of the available memory.
 
-    Where the size of the process is unknown, only the deadline counts.
+    Where the size of the process is unknown, only the deadline counts. ``passed`` must not raise an exception, which
+    would get lost, but may call ``send`` and ``leave``.
     """
 
     def __init__(self, passed: Callable[[str], None]) -> None:
@@ -38,7 +42,8 @@ class Deadline:
         self._owner = os.getpid()
         self._asked = False
         self._closed = False
-        # Python runs this in the main thread, at its next instruction.
+        self._signals: list[int] = []
+        self._leaves = False
         self._callback = _CALLBACK(self._called)
         # ``threading`` would list this thread, and a program that joins all threads would wait for it.
         _thread.start_new_thread(self._watch, ())
@@ -48,14 +53,32 @@ class Deadline:
         self._moved = time.monotonic()
         self._until = self._moved + seconds
 
+    def send(self, number: int) -> None:
+        """Let Python handle a signal, at the next instruction of the program after ``passed``."""
+        self._signals.append(number)
+
+    def leave(self) -> None:
+        """Raise SystemExit in the main thread once ``passed`` has returned."""
+        self._leaves = True
+
     def close(self) -> None:
         self._closed = True
 
     def _watch(self) -> None:
-        while not self._closed:
+        while True:
             time.sleep(_INTERVAL_S)
-            if not self._asked and self._reason():
-                self._asked = ctypes.pythonapi.Py_AddPendingCall(self._callback, None) == 0
+            if self._asked:
+                continue
+            if self._leaves:
+                # The main thread may not have left the callback yet.
+                time.sleep(_INTERVAL_S)
+                self._leaves = False
+                main = ctypes.c_ulong(main_thread().ident or 0)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(SystemExit))
+            if self._closed:
+                return
+            if self._reason():
+                self._asked = _ADD(ctypes.cast(self._callback, ctypes.c_void_p), None) == 0
 
     def _reason(self) -> str:
         """Why the recording should end now; empty if it should go on."""
@@ -69,12 +92,16 @@ class Deadline:
         return f"the program took no step for {time.monotonic() - self._moved:.1f} s" if late else ""
 
     def _called(self, argument: object) -> int:
-        self._asked = False
         try:
             if reason := self._reason():
                 self._passed(reason)
-        except BaseException as error:  # noqa: BLE001 - Python only prints errors of such calls
-            _raise_in_main_thread(type(error))
+        finally:
+            # Python calls these after it has left this function, so the handlers run, and may raise exceptions, in the
+            # program's code.
+            for number in self._signals:
+                _ADD(_SIGNALLED, number)
+            self._signals.clear()
+            self._asked = False
         return 0
 
 
@@ -91,9 +118,3 @@ def _available_bytes() -> float:
         [line] = [line for line in _WHOLE_MEMORY.read_text().splitlines() if line.startswith("MemAvailable:")]
         return float(line.split()[1]) * 1024
     return float("inf")
-
-
-def _raise_in_main_thread(kind: type[BaseException]) -> None:
-    """Raise an exception in the main thread, at its next instruction."""
-    number = ctypes.c_ulong(main_thread().ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(kind))

@@ -27,7 +27,7 @@ from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
-from perftool.integrations.record.steps import Steps, in_backward
+from perftool.integrations.record.steps import Steps, is_traced
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 from perftool.units import NS_PER_MS, NS_PER_S, format_ns
@@ -36,11 +36,11 @@ _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
 # If the recorded steps take less time than this, recording more is advised: steps may be calls of a small module, such
 # as a detector.
 _SHORT_NS = 100 * NS_PER_MS
-# A recording ends early if the next step takes longer than this, in s, and longer than this many times the whole
-# recording would take at the speed of its longest step.
+# A recording ends early if the next step takes longer than this, in s, plus this many times what the whole recording
+# would take at the speed of the last steps.
 _LATE_S, _LATE = 0.3, 3
-# The patience with the first step, in s, if no step was timed before.
-_FIRST_S = 60.0
+# The patience with the second step of the program, in s. The length of the first is unknown.
+_SECOND_S = 60.0
 # PyTorch's stack tracer reads the optimizer's state when this method is called.
 _STEP_CODE = "_optimizer_step_code"
 _IN_BACKWARD = (
@@ -86,7 +86,7 @@ class Recorder:
         self._unread_state: _UnreadState | None = None
         self._deadline: Deadline | None = None
         self._stepped_ns = 0
-        self._longest_ns = 0
+        self._lengths_ns: tuple[int, ...] = ()
         self._why_early = ""
         self._stop_for_other_profilers()
         self._steps = Steps(plan.steps_from, self._step_ended)
@@ -124,32 +124,34 @@ class Recorder:
             if not self._over:
                 # PyTorch records the stacks of all threads that exist when the recording begins.
                 self._deadline = Deadline(self._end_early)
+        patience_s = self._patience_s()
         if self._deadline is not None:
-            self._deadline.move(self._patience_s(recorded))
+            self._deadline.move(patience_s)
         if recorded >= self._plan.active:
             self._finish()
             if self._plan.stop_after:
                 raise SystemExit(0)
 
-    def _patience_s(self, recorded: int) -> float:
-        """How long the next step may take, in s, after ``recorded`` steps."""
-        now = time.monotonic_ns()
-        length = now - self._stepped_ns if recorded > 0 else self._watch.usual_step_ns
+    def _patience_s(self) -> float:
+        """How long the next step may take, in s."""
+        now, before = time.monotonic_ns(), self._stepped_ns
         self._stepped_ns = now
-        if length is None:
-            return _FIRST_S
-        self._longest_ns = max(self._longest_ns, length)
-        return _LATE_S + _LATE * self._plan.active * self._longest_ns / NS_PER_S
+        if not before:
+            return _SECOND_S
+        # The first step may compile the program, so only the last two count.
+        self._lengths_ns = (*self._lengths_ns, now - before)[-2:]
+        return _LATE_S + _LATE * self._plan.active * max(self._lengths_ns) / NS_PER_S
 
     def _end_early(self, why: str) -> None:
         """End the recording before its last step. If that is impossible now, this is called again."""
-        if self._over or self._endings.works_here or self._is_elsewhere() or in_backward():
+        deadline = self._deadline
+        if deadline is None or self._over or self._endings.works_here or self._is_elsewhere() or is_traced():
             return
         self._why_early = f"; it ended early, because {why}"
-        with self._endings.undisturbed():
+        with self._endings.resending(deadline.send):
             self._finish()
         if self._plan.stop_after:
-            raise SystemExit(0)
+            deadline.leave()
 
     def _estimate(self) -> str:
         """Estimate how long the recording will take, after its first step."""

@@ -59,8 +59,7 @@ class Steps:
             self._watch_loaders()
         if source in ("auto", "forward"):
             self._first_call = _GlobalHook(self._called)
-            self._silence = IgnoredWarnings(message=re.escape(_GLOBAL_HOOKS))
-            self._handles += [self._first_call, self._silence]
+            self._handles.append(self._first_call)
 
     @property
     def batches(self) -> int:
@@ -138,7 +137,6 @@ class Steps:
         if type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
-        self._silence.remove()
         if self._source == "auto":
             if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):
                 return
@@ -160,6 +158,7 @@ class _GlobalHook:
     def __init__(self, called: Callable[..., None]) -> None:
         self._called = called
         self._removed = False
+        self._silence = IgnoredWarnings(message=re.escape(_GLOBAL_HOOKS))
         self._handle = register_module_forward_pre_hook(self._before)
 
     def remove(self) -> None:
@@ -169,9 +168,10 @@ class _GlobalHook:
         dynamo = sys.modules.get("torch._dynamo.utils")
         if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
             self._handle.remove()
+            self._silence.remove()
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
-        if _is_traced():
+        if is_traced():
             return
         if not self._removed:
             self._called(module, args)
@@ -209,7 +209,7 @@ class _CallHook:
         self._hooks.unseen = None
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        if not _is_traced():
+        if not is_traced():
             self._begun()
 
 
@@ -250,11 +250,11 @@ class _GlobalCallHook:
         self._silence.remove()
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        if not _is_traced() and module is self._module():
+        if not is_traced() and module is self._module():
             self._begun()
 
 
-def _is_traced() -> bool:
+def is_traced() -> bool:
     """Whether PyTorch is compiling or tracing the program, or recomputing a part of it in the backward pass. A call of
     the module is then not a step."""
     compiled = torch.compiler.is_compiling()
