@@ -10,8 +10,8 @@ from perftool.model.unmodelled import why_no_model
 from perftool.units import format_ns, format_ratio
 
 _MOST_PEAKS = 4
-# Rates below this, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s.
-_SMALL_RATE = 1.0
+# Rates below these, in TFLOP/s and TB/s, are shown in GFLOP/s and GB/s.
+_SMALL_RATE, _SMALL_BANDWIDTH = 1.0, 0.1
 # Winograd convolutions take fewer operations, and caches save bytes, compared with what the model counts.
 ABOVE_MODEL = "faster than modelled"
 
@@ -40,7 +40,7 @@ def _flops_text(tera: float) -> str:
 
 
 def _bytes_text(tera: float) -> str:
-    return f"{tera:,.2f} TB/s" if tera >= _SMALL_RATE else f"{tera * 1e3:,.2f} GB/s"
+    return f"{tera:,.2f} TB/s" if tera >= _SMALL_BANDWIDTH else f"{tera * 1e3:,.2f} GB/s"
 
 
 def best_text(op: OpRate) -> str:

@@ -23,6 +23,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
 from torch.jit import script
+from torch.nn.modules.module import _global_forward_pre_hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import dataloader
@@ -56,6 +57,14 @@ print("over")
 @pytest.fixture
 def ended() -> list[int]:
     return []
+
+
+@pytest.fixture(autouse=True)
+def no_hook_stays() -> Iterator[None]:
+    """Once code was compiled, the recorder's global hook stays. It must not reach other tests."""
+    counters.clear()
+    yield
+    _global_forward_pre_hooks.clear()
 
 
 @pytest.fixture
@@ -145,8 +154,6 @@ def test_calls_of_a_scripted_module_are_steps(calls: Steps, ended: list[int]) ->
 @pytest.mark.parametrize("called_before", [True, False], ids=["called before", "not called before"])
 def test_a_module_can_be_traced_and_compiled(calls: Steps, ended: list[int], called_before: bool) -> None:
     model, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
-    # After code was compiled, the hook stays.
-    counters.clear()
     if called_before:
         model(x)
     torch.jit.trace(model, x)

@@ -240,7 +240,7 @@ def test_unrecorded_time_without_an_annotation_has_no_reason(tmp_path: Path) -> 
 
     assert (
         "No op runs on the host for 800 us of 1.00 ms, and the recording does not show what the host does "
-        "meanwhile." in report.verdict.detail
+        "in that time." in report.verdict.detail
     )
 
 

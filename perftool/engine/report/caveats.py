@@ -16,6 +16,8 @@ _OVERLOADED = "TRC111"
 _BUSY, _OTHERS = 0.9, 0.5
 # Loader workers that take this share of the run's CPU time are mentioned if cores are scarce.
 _WORKING = 0.15
+# Children that take a smaller share do not crowd the cores.
+_WORKED = 0.01
 # With a larger share of waiting, the times of ops say little about the run.
 _HIDING = 0.25
 # The rule that reports the time that the profiler takes.
@@ -102,7 +104,8 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
         return ""
     share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
     children = found.evidence.get("workers", "loader workers")
-    crowded = f"The run has more busy threads and {children} than cores"
+    busy = f"threads and {children}" if (found.evidence.get("workers_ratio") or 0) > _WORKED else "threads"
+    crowded = f"The run has more busy {busy} than cores"
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
     loaders = found.evidence.get("workers_ratio") or 0

@@ -48,7 +48,7 @@ class Deadline:
         # ``threading`` would list this thread, and a program that joins all threads would wait for it.
         _thread.start_new_thread(self._watch, ())
 
-    def move(self, seconds: float) -> None:
+    def postpone(self, seconds: float) -> None:
         """Let the deadline be ``seconds`` from now."""
         self._moved = time.monotonic()
         self._until = self._moved + seconds

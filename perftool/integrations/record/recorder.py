@@ -126,7 +126,7 @@ class Recorder:
                 self._deadline = Deadline(self._end_early)
         patience_s = self._patience_s()
         if self._deadline is not None:
-            self._deadline.move(patience_s)
+            self._deadline.postpone(patience_s)
         if recorded >= self._plan.active:
             self._finish()
             if self._plan.stop_after:

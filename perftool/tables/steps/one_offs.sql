@@ -34,7 +34,7 @@ calls AS (
 only_there AS (
     SELECT c.rank, c.name, c.track FROM calls AS c JOIN long AS l USING (rank)
     WHERE regexp_matches(c.name, '\(\d+\): ') AND c.name NOT IN (FROM apart) GROUP BY c.rank, c.name, c.track
-    HAVING min(c.ts) >= any_value(l.host_ts) AND max(c."end") <= any_value(l.host_end) AND 2 * sum(c."end" - c.ts) > any_value(l.dur - l.middle)
+    HAVING min(c.ts) >= min(l.host_ts) AND max(c."end") <= min(l.host_end) AND 2 * sum(c."end" - c.ts) > min(l.dur - l.middle)
 ),
 -- A function may call itself, so only its outermost calls count.
 outermost AS (
@@ -43,9 +43,9 @@ outermost AS (
 ),
 functions AS (
     SELECT s.rank, s.name, s.track, min(s.ts) AS ts, max(s."end") AS "end", sum(s."end" - s.ts)::BIGINT AS ns,
-           any_value(l.step) AS step, any_value(l.steps) AS steps, any_value(l.dur) AS step_ns, any_value(l.middle) AS middle
+           min(l.step) AS step, min(l.steps) AS steps, min(l.dur) AS step_ns, min(l.middle) AS middle
     FROM outermost AS s JOIN long AS l USING (rank) WHERE s.before IS NULL OR s.ts >= s.before
-    GROUP BY s.rank, s.name, s.track HAVING 2 * sum(s."end" - s.ts) > any_value(l.dur - l.middle)
+    GROUP BY s.rank, s.name, s.track HAVING 2 * sum(s."end" - s.ts) > min(l.dur - l.middle)
 ),
 computed AS (
     SELECT f.rank, f.name, sum(o."end" - o.ts) AS ns FROM functions AS f
