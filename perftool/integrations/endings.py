@@ -121,7 +121,7 @@ class Endings:
         outermost = _in_main_thread() and not self.works_here
         self._working.append(threading.get_ident())
         if outermost:
-            self._held = _HeldSignals(self._signalled, self._resend)
+            self._hold()
         try:
             yield
         finally:
@@ -140,19 +140,22 @@ class Endings:
         for _ in range(blocks):
             self._working.remove(here)
         try:
-            if blocks:
-                self._hand_over()
+            self._hand_over()
             self._deliver()
             yield
         finally:
             self._working += [here] * blocks
             if blocks and _in_main_thread():
-                self._held = _HeldSignals(self._signalled, self._resend)
+                self._hold()
 
     @property
     def works_here(self) -> bool:
         """Whether this thread is in a block in which a profiler works."""
         return threading.get_ident() in self._working
+
+    def _hold(self) -> None:
+        """Delay the signals that the program handles itself, until ``_hand_over``."""
+        self._held = _HeldSignals(self._signalled, self._resend)
 
     def _hand_over(self) -> None:
         """Let the program's own handlers handle the signals that arrived in the block. They may raise exceptions."""

@@ -19,6 +19,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from recorded_script import run
 from stores import steps_in
 
 from perftool.commands import record
@@ -91,12 +92,6 @@ print(len(mine.key_averages()) > 0)
 
 
 STEPS = [f"ProfilerStep#{number}" for number in (2, 3, 4, 5, 6)]
-
-
-def run(folder: Path, source: str, *options: str, report: bool = False) -> subprocess.CompletedProcess[str]:
-    (folder / "script.py").write_text(source)
-    command = [sys.executable, "-m", "perftool", "record", *([] if report else ["--no-report"]), *options]
-    return subprocess.run([*command, "--", sys.executable, "script.py"], cwd=folder, capture_output=True, text=True)
 
 
 def recorded(folder: Path, recording: str = "*") -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import torch
+from recorded_script import run
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
 from torch.jit import script
@@ -548,12 +549,6 @@ def test_who_keeps_our_wakeup_descriptor_can_set_it_again() -> None:
         os.close(write)
 
 
-def with_record(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
-    (folder / "script.py").write_text(source)
-    command = [sys.executable, "-m", "perftool", "record", "--no-report", *options, "--", sys.executable, "script.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
-
-
 LIMITED = """
 import os, signal, torch
 class OutOfTime(Exception): pass
@@ -579,7 +574,7 @@ except OutOfTime:
 
 def test_an_exception_of_the_programs_signal_handler_reaches_the_program_after_the_recording(tmp_path: Path) -> None:
     """A time limit that raises an exception was lost if the signal came while the trace was saved."""
-    done = with_record(tmp_path, LIMITED)
+    done = run(tmp_path, LIMITED)
 
     assert (done.returncode, done.stdout) == (0, "out of time in step 8 True\n")
     assert "wrote perftool_record/" in done.stderr
@@ -602,7 +597,7 @@ print("evaluated")
 def test_a_recording_ends_if_the_steps_of_the_program_stop(tmp_path: Path) -> None:
     """PyTorch keeps every later call in memory: 0.5 s of Python took 4 GB."""
     called = "called = lambda: bool(list(__import__('pathlib').Path('perftool_record').glob('*/*.trace.json*')))\n"
-    done = with_record(tmp_path, called + STOPPED)
+    done = run(tmp_path, called + STOPPED)
 
     assert (done.returncode, done.stdout) == (0, "evaluated\n")
     assert "; it ended early, because the program took no step for " in done.stderr
@@ -649,16 +644,14 @@ def test_a_signal_reaches_the_program_if_it_comes_while_a_recording_ends_early(
 ) -> None:
     sets = f"signal.signal(signal.{number}, handle)" if handle else ""
     sends = f"os.kill(os.getpid(), signal.{number})"
-    done = with_record(
-        tmp_path, ENDED_BY.format(handle=handle or "pass", signal=sets, send=sends), "--program-exit-code"
-    )
+    done = run(tmp_path, ENDED_BY.format(handle=handle or "pass", signal=sets, send=sends), "--program-exit-code")
 
     assert (done.returncode, done.stdout) == (code, printed)
     assert "; it ended early, because the program took no step for " in done.stderr
 
 
 def test_a_program_may_stop_when_its_recording_has_ended_early(tmp_path: Path) -> None:
-    done = with_record(tmp_path, ENDED_BY.format(handle="pass", signal="", send="pass"), "--stop-after-recording")
+    done = run(tmp_path, ENDED_BY.format(handle="pass", signal="", send="pass"), "--stop-after-recording")
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "; it ended early, because the program took no step for " in done.stderr
@@ -685,7 +678,7 @@ print("traced")
 
 def test_a_recording_does_not_end_early_while_the_program_is_traced(tmp_path: Path) -> None:
     """Stopping the profiler is an op, which the trace would contain: PyTorch crashed."""
-    done = with_record(tmp_path, TRACED)
+    done = run(tmp_path, TRACED)
 
     assert (done.returncode, done.stdout) == (0, "traced\n")
 
@@ -708,7 +701,7 @@ print("done")
 @pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="needs stances of torch.compile")
 def test_a_module_that_is_compiled_in_place_is_compiled_once(tmp_path: Path) -> None:
     """Its code depends on the number of global hooks, which the recorder changed after the first step."""
-    done = with_record(tmp_path, COMPILED)
+    done = run(tmp_path, COMPILED)
 
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "global hooks" not in done.stderr

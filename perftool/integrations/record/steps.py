@@ -171,9 +171,7 @@ class _GlobalHook:
             self._silence.remove()
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
-        if is_traced():
-            return
-        if not self._removed:
+        if not is_traced() and not self._removed:
             self._called(module, args)
 
 
@@ -242,15 +240,13 @@ class _GlobalCallHook:
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
         self._module = weakref.ref(module)
         self._begun = begun
-        self._silence = IgnoredWarnings(message=re.escape(_GLOBAL_HOOKS))
-        self._handle = register_module_forward_pre_hook(self._called)
+        self._hook = _GlobalHook(self._called)
 
     def remove(self) -> None:
-        self._handle.remove()
-        self._silence.remove()
+        self._hook.remove()
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        if not is_traced() and module is self._module():
+        if module is self._module():
             self._begun()
 
 
