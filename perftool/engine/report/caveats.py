@@ -10,11 +10,11 @@ from perftool.units import format_ns, format_ratio
 
 # The rule that reports an overloaded machine.
 _OVERLOADED = "TRC111"
-# If a run has more threads and loader workers than cores, it overloaded the machine by itself under two conditions: the
+# If a run has more threads and children than cores, it overloaded the machine by itself under two conditions: the
 # cores were busy for more than the first share of the time, and other processes used less than the second share of the
 # time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
-# Loader workers that take this share of the run's CPU time are mentioned if cores are scarce.
+# Children that take this share of the run's CPU time are mentioned if cores are scarce.
 _WORKING = 0.15
 # Children that take a smaller share do not crowd the cores.
 _WORKED = 0.01
@@ -103,13 +103,12 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     if found is None:
         return ""
     share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
-    children = found.evidence.get("workers", "loader workers")
-    busy = f"threads and {children}" if (found.evidence.get("workers_ratio") or 0) > _WORKED else "threads"
+    children, working = found.evidence.get("workers", "loader workers"), found.evidence.get("workers_ratio") or 0
+    busy = f"threads and {children}" if working > _WORKED else "threads"
     crowded = f"The run has more busy {busy} than cores"
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
-    loaders = found.evidence.get("workers_ratio") or 0
-    workers = f" Its {children} took {format_ratio(loaders)} of the CPU time of the run." if loaders > _WORKING else ""
+    workers = f" Its {children} took {format_ratio(working)} of the CPU time of the run." if working > _WORKING else ""
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
         f"({format_ns(waited)} of {format_ns(recorded)}), which made steps longer{gains}.{workers}"
@@ -150,13 +149,8 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
         return ""
     longest, usual, more = (format_ns(found.evidence[name]) for name in ("longest_ns", "usual_ns", "lost_ns"))
     times = f"{found.evidence['kernel']} takes up to {longest} instead of {usual}; slow calls take {more} more in all"
-    waited, system = (format_ns(found.evidence.get(name) or 0) for name in ("waited_ns", "system_ns"))
-    because = {
-        "cores": f"threads waited for a core for {waited}",
-        "memory": f"threads waited only {waited} for a core, but the OS took {system}, some of it to zero new memory",
-        "none": f"threads waited only {waited} for a core, so other programs explain little of it",
-    }.get(found.evidence["reason"])
-    if because:
+    if found.evidence["reason"] != "unknown":
+        because = found.evidence["company"].removeprefix("; ")
         return f"Identical calls vary in length ({times}): {because}."
     if found.evidence.get("new_memory"):
         return (

@@ -16,7 +16,7 @@ _GROWTH_BYTES, _SYSTEM_SHARE = 1 << 30, 0.25
 # The system must work for this many times the share of the steps before the recording.
 _TIMES = 2
 _GREW = """
-SELECT p.grown_bytes, p.steps, p.system_ns / p.process_ns AS share
+SELECT p.grown_bytes, p.system_ns / p.process_ns AS share
 FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.grown_bytes > $growth
     AND p.system_ns > $system * p.process_ns AND coalesce(share > $times * q.system_ns / nullif(q.process_ns, 0), true)

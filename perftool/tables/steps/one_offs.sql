@@ -26,7 +26,7 @@ long AS (
     SELECT * FROM counted WHERE steps BETWEEN 4 AND 9 AND dur > 1.5 * middle AND dur - middle > 1000000
     QUALIFY count(*) OVER (PARTITION BY rank) = 1 AND number > 1
 ),
-apart AS (SELECT name FROM roles WHERE role IN ('profiler', 'checkpoint', 'evaluation', 'step')),
+apart AS (SELECT name FROM roles WHERE role IN ('profiler', 'checkpoint', 'evaluation')),
 calls AS (
     SELECT rank, name, track, ts, "end" FROM slices
     WHERE cat = 'python_function' AND side = 'host' AND rank IN (SELECT rank FROM long) AND track IN (SELECT track FROM feeding_tracks)
