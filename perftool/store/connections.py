@@ -10,8 +10,8 @@ from typing import TypeVar
 import duckdb
 
 from perftool.errors import OutOfMemoryError
+from perftool.model.machine_memory import free_memory_mb
 from perftool.store.database import open_database
-from perftool.store.sizing import free_memory_mb
 
 Made = TypeVar("Made")
 _SETTINGS = (

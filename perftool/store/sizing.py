@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
+from perftool.model.machine_memory import group_limits
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 
@@ -26,13 +26,11 @@ _GROWTH = 8
 # The tables may use this share of the process's memory. The rest is for Python, its libraries, and memory that DuckDB
 # does not count.
 _SHARE = 0.5
-# The files with the memory limit of this process's control group (version 2, version 1).
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def memory_limit_mb() -> int:
     """The memory for the tables in MB: 750, or half of what the container or ``ulimit`` allows if that is less."""
-    allowed = [size for limit in _CGROUP_LIMITS if (size := _number(limit)) is not None]
+    allowed = group_limits()
     if sys.platform != "win32":
         import resource
 
@@ -60,24 +58,6 @@ def in_memory_limit_mb(input_bytes: int, limit_mb: int) -> int:
 def cache_limit_mb(limit_mb: int) -> int:
     """The memory in MB that a database on disk may use, given the limit ``limit_mb`` for all tables."""
     return min(limit_mb, _CACHE_MB)
-
-
-def free_memory_mb() -> int:
-    """The free memory of the machine in MB, capped by the limit of the control group; a huge number if both are
-    unknown."""
-    limits = [_number(_CGROUP_LIMITS[0]), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
-    return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
-
-
-def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int | None:
-    """The number at position ``word`` in the first line of ``path`` that starts with ``begins``, times ``unit``; None
-    if there is none."""
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    words = next((line.split() for line in lines if line.startswith(begins)), [])
-    return int(words[word]) * unit if len(words) > word and words[word].isdigit() else None
 
 
 def text_size(path: str) -> int:

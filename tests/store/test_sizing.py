@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from perftool.model import machine_memory
 from perftool.store import sizing
 
 GIB = 1 << 30
@@ -13,7 +14,7 @@ GIB = 1 << 30
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with a container's memory limit, which is the only limit of this process."""
-    monkeypatch.setattr(sizing, "_CGROUP_LIMITS", (tmp_path / "memory.max", tmp_path / "absent"))
+    monkeypatch.setattr(machine_memory, "_CGROUP_LIMITS", (tmp_path / "memory.max", tmp_path / "absent"))
     monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return tmp_path / "memory.max"
 

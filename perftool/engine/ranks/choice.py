@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from perftool.engine.ranks.cluster import connect
 from perftool.engine.ranks.schedule import IN_PROCESS, Processes, Schedule
 from perftool.errors import SettingsError
+from perftool.model.machine_memory import free_memory_mb
 from perftool.readers.files.stream import reads_once
-from perftool.store.sizing import cores, free_memory_mb
+from perftool.store.sizing import cores
 
 # The memory of a worker process: its database, a batch of text, and the slices while their nesting is computed.
 _WORKER_MB = 1280

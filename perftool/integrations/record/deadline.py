@@ -8,16 +8,16 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from threading import main_thread
 
-_MEMORY, _WHOLE_MEMORY = Path("/proc/self/statm"), Path("/proc/meminfo")
+from perftool.model.machine_memory import free_memory_mb
+from perftool.model.usage import resident_bytes
+
 # How often to look, in s.
 _INTERVAL_S = 0.05
 # Growth below this is harmless: the trace then needs about a GiB.
 _HARMLESS_BYTES = 16 << 20
-# The share of the machine's available memory by which the process may grow. Tensors may take most of it.
+# The share of the free memory by which the process may grow. Tensors may take most of it.
 _SHARE = 0.25
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 # Lets the main thread call a function in C, at its next instruction in Python. Returns 0 if it will.
@@ -37,8 +37,8 @@ class Deadline:
         self._passed = passed
         self._moved = time.monotonic()
         self._until = float("inf")
-        self._before = _resident_bytes()
-        self._most = _SHARE * _available_bytes()
+        self._before = resident_bytes()
+        self._most = _SHARE * (free_memory_mb() << 20)
         self._owner = os.getpid()
         self._asked = False
         self._closed = False
@@ -84,7 +84,7 @@ class Deadline:
         """Why the recording should end now; empty if it should go on."""
         if self._closed or os.getpid() != self._owner:
             return ""
-        now = _resident_bytes()
+        now = resident_bytes()
         grown = None if now is None or self._before is None else now - self._before
         if grown is not None and grown > self._most:
             return f"it took {grown / (1 << 30):.1f} GiB of memory"
@@ -103,18 +103,3 @@ class Deadline:
             self._signals.clear()
             self._asked = False
         return 0
-
-
-def _resident_bytes() -> int | None:
-    """The memory that this process uses; None if the system does not say."""
-    with suppress(OSError, ValueError, IndexError):
-        return int(_MEMORY.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return None
-
-
-def _available_bytes() -> float:
-    """The memory that the machine can still provide; infinite if unknown."""
-    with suppress(OSError, ValueError, IndexError):
-        [line] = [line for line in _WHOLE_MEMORY.read_text().splitlines() if line.startswith("MemAvailable:")]
-        return float(line.split()[1]) * 1024
-    return float("inf")

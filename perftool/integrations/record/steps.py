@@ -86,7 +86,7 @@ class Steps:
                 self._release_loaders()
 
     def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if in_backward():
+        if _in_backward():
             self.in_backward = True
             return
         if 0 < self._calls <= _INSPECTIONS:
@@ -254,10 +254,10 @@ def is_traced() -> bool:
     """Whether PyTorch is compiling or tracing the program, or recomputing a part of it in the backward pass. A call of
     the module is then not a step."""
     compiled = torch.compiler.is_compiling()
-    return compiled or torch.jit.is_tracing() or in_backward()  # type: ignore[attr-defined, no-untyped-call]
+    return compiled or torch.jit.is_tracing() or _in_backward()  # type: ignore[attr-defined, no-untyped-call]
 
 
-def in_backward() -> bool:
+def _in_backward() -> bool:
     """Whether this thread runs a part of a backward pass."""
     return torch._C._current_graph_task_id() != -1
 
