@@ -27,7 +27,14 @@ from perftool.readers.files.matching import is_pattern, matches
 from perftool.readers.files.picking import Wanted, is_excluded
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import is_url, list_url, shown_path
-from perftool.readers.files.runs import Chosen, Doubt, is_recording, newest_profiles, require_one_run
+from perftool.readers.files.runs import (
+    Chosen,
+    Doubt,
+    doubts_about_unreadable,
+    is_recording,
+    newest_profiles,
+    require_one_run,
+)  # fmt: skip
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.files.walk import links_out, walk
@@ -269,6 +276,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     known = {*strange, *traces}
     remaining = [file for file in (*remaining, *profiled.files) if file not in known]
     other_folders = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
+    unreadable_there = [file for file in remaining if Path(file).parent in other_folders and not _is_text(file)]
     remaining = [
         file for file in (*remaining, *texts) if Path(file).parent not in other_folders and wanted.allows(file)
     ]
@@ -281,6 +289,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     unread_parts = tuple(file for file in parts if Path(file).parent not in other_folders and wanted.allows(file))
     doubts = (
         *picked.doubts,
+        *(doubts_about_unreadable(picked.files, unreadable_there) if wanted.run is None else ()),
         *(Doubt(file, _UNCLEAR, _LEAVE_OUT) for file in sorted(unclear) if wanted.run is None),
         *(Doubt(file, f"not read: {why}", _LEAVE_OUT) for file, why in unreadable.items()),
     )

@@ -16,8 +16,8 @@ _LONGEST = 200
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000
-# Steps that take this many times as long as the recorded ones are not typical: a program's first steps also compile
-# kernels and fill caches, with memory of their own.
+# Steps that take this many times the CPU time of the recorded ones are not typical: a program's first steps also
+# compile kernels and fill caches, with memory of their own.
 _MOST_LONGER = 1.5
 
 
@@ -71,12 +71,12 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them, unless
-    these took much longer."""
+    these took much more CPU time."""
     rows = []
     for rank, found in _recorded(metadata):
         window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
         parts = [(window, True, _whole(steps, "recorded")), (quiet, False, _whole(quiet, "steps"))]
-        recorded_ns, quiet_ns = (_mean_ns(part, count) for part, _, count in parts)
+        recorded_ns, quiet_ns = (_mean_cpu_ns(part, count) for part, _, count in parts)
         if recorded_ns and quiet_ns and quiet_ns > _MOST_LONGER * recorded_ns:
             parts.pop()
         counted = [_counted(part, profiled, count) for part, profiled, count in parts]
@@ -90,9 +90,9 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
     return rows
 
 
-def _mean_ns(part: Mapping[str, Any], steps: int | None) -> float | None:
-    wall = _whole(part, "wall_ns")
-    return wall / steps if wall and steps else None
+def _mean_cpu_ns(part: Mapping[str, Any], steps: int | None) -> float | None:
+    cpu = _whole(part, "cpu_ns")
+    return cpu / steps if cpu and steps else None
 
 
 @dataclass(frozen=True)

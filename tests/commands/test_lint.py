@@ -334,6 +334,20 @@ def test_a_gate_needs_to_know_which_recording_is_the_newest(
     assert run("lint", "folder", "--exclude", left, "--select", "GAP101") == 0
 
 
+@pytest.mark.parametrize("text", ["", "no trace", '{"ph": "X", "name": "aten::mm", "ts": 1, "dur": 1}]}'])
+def test_a_gate_is_red_if_an_unreadable_file_is_next_to_an_older_recording(run: Run, text: str) -> None:
+    for at, pid, folder in ((1.7e15, 1, "old"), (1.7e15 + 6e7, 2, "new")):
+        events = [x(f"aten::mm{number}", at + 10 * number, 5, pid=pid) for number in range(200)]
+        trace(f"folder/{folder}/rank0.json", json.dumps({"traceEvents": events, "distributedInfo": {"rank": 0}}))
+    assert run("lint", "folder", "--select", "GAP101") == 0
+    trace("folder/old/late.json", text)
+    assert run("lint", "folder", "--select", "GAP101") == 2
+    assert "folder/old/late.json: left out as part of another recording, but it cannot be read" in run.err
+    assert run("lint", "folder", "--select", "GAP101", "--run", "new") == 0
+    os.utime("folder/old/late.json", (1.6e9, 1.6e9))
+    assert run("lint", "folder", "--select", "GAP101") == 0
+
+
 def test_a_part_for_a_gate_ignores_a_configuration_beside_the_traces(run: Run) -> None:
     trace("folder/rank0.json")
     Path("folder/.habana_perf_tool.toml").write_text('exclude = ["*"]')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ def counts(system: float, grown: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def caveats(folder: Path, **recorded: Any) -> str:
+def caveats(folder: Path, more: Sequence[Any] = (), **recorded: Any) -> str:
     path = folder / "trace.json"
-    events = [event for k in range(4) for event in (step(k, 1000 * k, 1000), x("aten::mm", 1000 * k, 900))]
+    events = [*more] + [event for k in range(4) for event in (step(k, 1000 * k, 1000), x("aten::mm", 1000 * k, 900))]
     path.write_bytes(document(events, **{RECORDED_KEY: {"version": 1, **recorded}}))
     return analyze([str(path)]).verdict.caveats
 
@@ -50,3 +51,24 @@ def test_a_process_that_grows_while_it_is_recorded(tmp_path: Path, grown: int, q
     before = {"steps": 4, **counts(quiet, 0)}
     found = caveats(tmp_path, steps={"recorded": 4}, window=counts(0.6, grown), quiet=before)
     assert (GREW in found) is said
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "length", "said"),
+    [(8, 1000, True), (9.8, 1000, False), (8, 1500, False)],
+    ids=["longer by a quarter", "hardly longer", "the recorded steps differ"],
+)
+def test_a_profiler_that_lengthens_the_steps(tmp_path: Path, cpu_s: float, length: int, said: bool) -> None:
+    before = {"steps": 4, **counts(0.1, 0), "cpu_ns": int(cpu_s * 1e9)}
+    events = [step(9, -1500, length), x("aten::mm", -1500, 900)]
+    found = caveats(tmp_path, events, steps={"recorded": 4}, window=counts(0.1, 0), quiet=before)
+    sentence = (
+        "Recorded steps took 25.0 % more CPU time than the steps before the recording (2.50 s instead of 2.00 s)."
+    )
+    assert (sentence in found) is said
+
+
+def test_earlier_steps_that_took_much_more_cpu_time_are_not_compared(tmp_path: Path) -> None:
+    before = {"steps": 1, **counts(0.9, 0)}
+    found = caveats(tmp_path, steps={"recorded": 4}, window=counts(0.6, 2 << 30), quiet=before)
+    assert GREW in found

@@ -38,7 +38,8 @@ def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
     """Sentences that do not repeat the ``headline``. Any of them may be empty."""
     return (
         _lengths(run, headline), run.on_cpu.one_off, run.passed_on, _missing(run.findings), run.on_cpu.narrow,
-        _inflated(run), run.on_cpu.growing, run.on_cpu.waiting, _disturbed(run.findings, headline),
+        _inflated(run) or run.on_cpu.lengthened, run.on_cpu.growing, run.on_cpu.waiting,
+        _disturbed(run.findings, headline),
     )  # fmt: skip
 
 
@@ -89,7 +90,10 @@ def _inflated(run: VerdictInput) -> str:
     # If the profiler's cost per op and per frame was not measured, a low estimate is used.
     measured = all(one.evidence["known"] == "measured" for one in found)
     taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
-    return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
+    return (
+        f"The profiler takes {taken} and slows small ops most. Without it, steps are shorter: changes to small "
+        "ops gain less, and large ops take a larger share."
+    )
 
 
 def is_overloaded(findings: Sequence[Finding]) -> bool:

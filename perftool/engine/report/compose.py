@@ -10,7 +10,7 @@ from perftool.engine.report.apart import apart_sentence
 from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.device_words import named_modules
-from perftool.engine.report.disturbances import growing_sentence, waiting_sentence
+from perftool.engine.report.disturbances import growing_sentence, lengthening_sentence, waiting_sentence
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
 from perftool.engine.report.functions import (
     functions_sentence,
@@ -136,6 +136,7 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
         one_off=one_off_sentence(store) if stepped else "",
         waiting=waiting_sentence(store),
         growing=growing_sentence(store),
+        lengthened=lengthening_sentence(store),
     )
 
 

@@ -26,6 +26,7 @@ class OnCpu:
     ``narrow``: a sentence about the call that contains all steps of a short recording.
     ``one_off``: a sentence about a long call that only one of a few steps makes.
     ``waiting``, ``growing``: sentences about a thread that waited for a core, and about a process that grew.
+    ``lengthened``: a sentence about a profiler that lengthened the steps.
     """
 
     enclosing: str = ""
@@ -39,6 +40,7 @@ class OnCpu:
     one_off: str = ""
     waiting: str = ""
     growing: str = ""
+    lengthened: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,8 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # The ranks of a run start recording within this time, including differences between their clocks.
 _APART_NS = 600 * NS_PER_S
+_LEFT_OUT = "left out as part of another recording"
+_UNREADABLE = "it cannot be read, so it may be the newest recording, or a rank of the chosen one"
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
@@ -263,13 +265,21 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
             files, why = missing, "no other trace of this rank is read"
         elif not identify(files[0]).readable:
             if run.saved_ns > chosen.saved_ns - _APART_NS:
-                why = "it cannot be read, so it may be the newest recording, or a rank of the chosen one"
+                why = _UNREADABLE
         elif run in newer and run.kind_of_step == chosen.kind_of_step:
             why = f"it is newer, although incomplete ({run.lacks})"
         elif _may_be_rank_of(chosen, run):
             why = "it was recorded at the same time, and does not state its rank"
         if why:
-            yield from (Doubt(file, f"left out as part of another recording, but {why}") for file in files)
+            yield from (Doubt(file, f"{_LEFT_OUT}, but {why}") for file in files)
+
+
+def doubts_about_unreadable(chosen: Sequence[str], left_out: Sequence[str]) -> Iterator[Doubt]:
+    """Doubts about unreadable files in the folders of other recordings: they may be newer than the ``chosen`` one."""
+    newest_ns = max((_describe(file).saved_ns for file in chosen), default=0)
+    for file in left_out:
+        if _describe(file).saved_ns > newest_ns - _APART_NS:
+            yield Doubt(file, f"{_LEFT_OUT}, but {_UNREADABLE}")
 
 
 def _ranks_lacking(chosen: Run, other: Run) -> list[str]:
