@@ -9,7 +9,7 @@ from dataclasses import replace
 from perftool.engine.report.causes import LARGE, cut_name
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.model.memory import MemoryUse
-from perftool.model.modules import INSIDE, ModuleTime, Part
+from perftool.model.modules import INSIDE, NO_MODULE, ModuleTime, Part
 from perftool.model.report import Metric
 from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns, format_ratio
@@ -31,6 +31,8 @@ _WEIGHTY = 0.05
 # The largest op is not mentioned if its share is smaller than this.
 _LARGEST = 0.1
 _MOST_PARTS = 3
+# Work outside of modules is mentioned if it takes this share.
+_OUTSIDE = 0.25
 # The rule that reports a recording without work.
 _EMPTY = "TRC112"
 # Modules of torch.nn that only run other modules.
@@ -155,8 +157,14 @@ def named_parts(run: VerdictInput) -> str:
         if large := _large(parts):
             named = ", ".join(f"{short_name(part.name)} {format_ratio(part.share)}" for part in large)
             included = ", backward pass included" if any(part.backward for part in large) else ""
-            return f"By {kind}{included}: {named} of the work."
+            return f"By {kind}{included}: {named} of the work{_outside(run.modules) if kind == 'module' else ''}."
     return ""
+
+
+def _outside(modules: Sequence[ModuleTime]) -> str:
+    """A clause about the work outside of modules; empty if it is small."""
+    share = next((one.share for one in modules if one.depth == 0), 0)
+    return f"; {format_ratio(share)} is {NO_MODULE}" if share >= _OUTSIDE else ""
 
 
 def named_modules(modules: Sequence[ModuleTime]) -> list[str]:

@@ -75,10 +75,11 @@ def _calls(run: VerdictInput) -> str:
         if outermost.module == run.on_cpu.long_calls.module:
             return ""
         return f"{_repeated(run)} calls {short_name(outermost.module or '')} {round(outermost.calls / steps):,} times."
+    computing = 1 - (run.summary["device_idle_ratio"].value or 0)
     inner = [
         (one, around)
         for path, one in single.items()
-        if one.share >= _LOOPED
+        if one.share * computing >= _LOOPED
         and (around := single.get(path.rpartition(INSIDE)[0]))
         and one.calls >= _CALLS * around.calls
     ]
