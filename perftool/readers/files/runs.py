@@ -297,10 +297,25 @@ def _may_be_rank_of(chosen: Run, other: Run) -> bool:
     complete."""
     if other.ranks or other.world_size or len(chosen.files) == chosen.world_size or chosen.processes & other.processes:
         return False
-    if not (chosen.span_ns and other.span_ns and chosen.processes and other.processes):
-        return False
-    first, second = ((run.span_ns[0], max(run.saved_ns, *run.span_ns)) for run in (chosen, other))
-    return first[0] <= second[1] and second[0] <= first[1]
+    first, second = _interval_ns(chosen), _interval_ns(other)
+    if first and second:
+        return first[0] <= second[1] and second[0] <= first[1]
+    # Without both intervals, two recordings of one process would look alike.
+    times = [run.span_ns[0] if run.span_ns else run.saved_ns for run in (chosen, other)]
+    return bool(chosen.processes and other.processes) and abs(times[0] - times[1]) <= _APART_NS
+
+
+def _interval_ns(run: Run) -> tuple[int, int] | None:
+    """The first start of a trace of ``run``, and the time when the last one was saved; None if one is unknown.
+
+    A file that was changed long after the start may have been copied, so its time is not used.
+    """
+    if not run.span_ns:
+        return None
+    start, latest = run.span_ns
+    ends = [os.stat(file).st_mtime_ns for file in run.files if not is_url(file) and os.path.exists(file)]
+    ends = [run.saved_ns, *(end for end in ends if end <= latest + _APART_NS)]
+    return (start, max(ends)) if max(ends) > latest else None
 
 
 def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:

@@ -45,6 +45,8 @@ _MOST_GLOBAL, _LONGEST_GLOBAL = 16, 1000
 # Before Python 3.11.10 and 3.12.6, tarfile takes time quadratic in the length of an extended header. So the sum of the
 # squared lengths is limited; 20,000 headers of 150 bytes fit.
 _MOST_STEPS = 500_000_000
+# This byte in the header of a sparse file says whether blocks with more of its list follow.
+_MORE_BLOCKS = 482
 _EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 # At most this many damaged members are reported one by one; the rest are counted.
 _MOST_ISSUES = 10
@@ -277,6 +279,9 @@ class _Header(tarfile.TarInfo):
             if buf and not any(buf):
                 raise
             raise tarfile.ReadError(str(error)) from None
+        if info.type == tarfile.GNUTYPE_SPARSE and buf[_MORE_BLOCKS]:
+            # tarfile would read the list of blocks, which may be as long as the archive.
+            raise tarfile.ReadError("a sparse file with more blocks than any profiler writes")
         if info.type in _EXTENDED:
             cls._left -= info.size**2
             if cls._left < 0:
