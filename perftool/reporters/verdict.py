@@ -45,7 +45,9 @@ def amount_text(gain: Gain | None) -> str:
 
 
 def overlap_text(finding: Finding) -> str:
-    """Say which larger findings count the same time: ``overlaps FUS103``; empty if none is known."""
-    sure = [overlap.code for overlap in finding.overlaps if overlap.certain]
-    codes = sure or [overlap.code for overlap in finding.overlaps]
-    return f"{'' if sure else 'may '}overlap{'s' if sure else ''} {' and '.join(codes[:2])}" if codes else ""
+    """Say which two larger findings count the same time, and which may: ``overlaps FUS103, may overlap MEM110``; empty
+    if none is known."""
+    sure = [overlap.code for overlap in finding.overlaps if overlap.certain][:2]
+    maybe = [one.code for one in finding.overlaps if not one.certain and one.code not in sure][: 2 - len(sure)]
+    parts = (("overlaps", sure), ("may overlap", maybe))
+    return ", ".join(f"{verb} {' and '.join(codes)}" for verb, codes in parts if codes)

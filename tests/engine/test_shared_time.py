@@ -110,7 +110,7 @@ def test_a_finding_without_a_place_has_no_time() -> None:
 def test_the_text_says_whether_the_overlap_is_certain() -> None:
     sure, maybe = Overlap("A001", certain=True), Overlap("B001", certain=False)
     assert overlap_text(finding("C001", 1)) == ""
-    assert overlap_text(finding("C001", 1, overlaps=(maybe, sure))) == "overlaps A001"
+    assert overlap_text(finding("C001", 1, overlaps=(maybe, sure))) == "overlaps A001, may overlap B001"
     assert overlap_text(finding("C001", 1, overlaps=(maybe,))) == "may overlap B001"
 
 
