@@ -37,8 +37,8 @@ _MISSING = "TRC107"
 def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
     """Sentences that do not repeat the ``headline``. Any of them may be empty."""
     return (
-        _lengths(run, headline), run.on_cpu.one_off, run.passed_on, _missing(run.findings), run.on_cpu.narrow,
-        _inflated(run) or run.on_cpu.lengthened, run.on_cpu.growing, run.on_cpu.waiting,
+        _lengths(run, headline), _spread(run), run.on_cpu.one_off, run.passed_on, _missing(run.findings),
+        run.on_cpu.narrow, _inflated(run) or run.on_cpu.lengthened, run.on_cpu.growing, run.on_cpu.waiting,
         _disturbed(run.findings, headline),
     )  # fmt: skip
 
@@ -61,6 +61,20 @@ def _lengths(run: VerdictInput, headline: str) -> str:
     if found and not does and found.evidence.get("part") not in (None, "other"):
         more = f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {found.evidence['part_text']}"
     return f"{run.run.step_word.capitalize()}s have two lengths: {', '.join(times)}{more}."
+
+
+def _spread(run: VerdictInput) -> str:
+    """A sentence about steps whose lengths spread; empty if another sentence or finding is about these lengths.
+
+    Whether equal calls vary is said only once: it may be said of the whole recording, with or without the reason.
+    """
+    spread = run.on_cpu.spread
+    if spread is None or run.run.lengths or run.on_cpu.one_off or _finding(run.findings, UNSTABLE):
+        return ""
+    said = is_overloaded(run.findings) or bool(_disturbed(run.findings, ""))
+    if said and not spread.does:
+        return ""
+    return spread.sentence(vary=not said, waited=bool(run.on_cpu.waiting))
 
 
 def _missing(findings: Sequence[Finding]) -> str:

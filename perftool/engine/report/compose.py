@@ -24,6 +24,7 @@ from perftool.engine.report.memory import memory_uses
 from perftool.engine.report.modules import annotated_work, backward_passes, called_ops, enclosing_call, modules, op_loop
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
+from perftool.engine.report.step_spread import step_spread
 from perftool.engine.report.unseen import unseen
 from perftool.engine.report.verdict import verdict
 from perftool.engine.report.verdict_input import OnCpu, VerdictInput
@@ -137,6 +138,7 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
         waiting=waiting_sentence(store),
         growing=growing_sentence(store),
         lengthened=lengthening_sentence(store),
+        spread=step_spread(store, run.step_word) if stepped else None,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from perftool.engine.report.left import Left
 from perftool.engine.report.long_calls import LongCalls
+from perftool.engine.report.step_spread import StepSpread
 from perftool.engine.report.unseen import Unseen
 from perftool.model.inputs import InputFile
 from perftool.model.memory import MemoryUse
@@ -27,6 +28,7 @@ class OnCpu:
     ``one_off``: a sentence about a long call that only one of a few steps makes.
     ``waiting``, ``growing``: sentences about a thread that waited for a core, and about a process that grew.
     ``lengthened``: a sentence about a profiler that lengthened the steps.
+    ``spread``: how far the lengths of steps spread, and why.
     """
 
     enclosing: str = ""
@@ -41,6 +43,7 @@ class OnCpu:
     waiting: str = ""
     growing: str = ""
     lengthened: str = ""
+    spread: StepSpread | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
