@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.model.report import Finding
@@ -66,15 +67,16 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 def _spread(run: VerdictInput) -> str:
     """A sentence about steps whose lengths spread; empty if another sentence or finding is about these lengths.
 
-    Whether equal calls vary is said only once: it may be said of the whole recording, with or without the reason.
+    Whether equal calls vary is said only once. On an overloaded machine, only the work of the steps proves anything.
     """
     spread = run.on_cpu.spread
     if spread is None or run.run.lengths or run.on_cpu.one_off or _finding(run.findings, UNSTABLE):
         return ""
-    said = is_overloaded(run.findings) or bool(_disturbed(run.findings, ""))
-    if said and not spread.does:
-        return ""
-    return spread.sentence(vary=not said, waited=bool(run.on_cpu.waiting))
+    if is_overloaded(run.findings):
+        return replace(spread, waits=(), varies="").sentence() if spread.works else ""
+    if _disturbed(run.findings, ""):
+        return replace(spread, varies="").sentence() if spread.works or spread.waits else ""
+    return spread.sentence(waited=bool(run.on_cpu.waiting))
 
 
 def _missing(findings: Sequence[Finding]) -> str:

@@ -94,22 +94,24 @@ FROM parts AS p LEFT JOIN (
 class StepSpread:
     """The lengths of steps that differ much, and what the recording shows about the reasons.
 
-    ``does``: clauses about what the slowest step does more than the fastest. ``varies``: a clause about calls of equal
+    ``works``: a clause about larger inputs or more ops in the slowest step. ``waits``: clauses about its longer time
+    without computation. ``varies``: a clause about calls of equal
     shapes that take longer in slow steps. ``shapes``: whether the shapes of inputs are known.
     """
 
     lengths: str
-    does: tuple[str, ...] = ()
+    works: str = ""
+    waits: tuple[str, ...] = ()
     varies: str = ""
     shapes: bool = True
 
-    def sentence(self, vary: bool = True, waited: bool = False) -> str:
-        """One sentence about the lengths and their reasons; without ``varies`` unless ``vary``.
+    def sentence(self, waited: bool = False) -> str:
+        """One sentence about the lengths and their reasons.
 
         ``waited``: whether a thread waited for a core, which may be why calls take longer.
         """
-        clauses = list(self.does)
-        if vary and self.varies:
+        clauses = [clause for clause in (self.works, *self.waits) if clause]
+        if self.varies:
             clauses.append(self.varies if waited else f"{self.varies}, and the recording does not show why")
         if clauses:
             return f"{self.lengths}: {'; '.join(clauses)}."
@@ -135,27 +137,32 @@ def step_spread(store: TraceStore, step_word: str) -> StepSpread | None:
     found = next(iter(store.select(_CALLS, values)), None)
     if found is None or (found["known"] or 0) < _KNOWN_SHAPES:
         return StepSpread(lengths, shapes=False)
-    return StepSpread(lengths, _does(found, fastest, slowest), _varies(found, more_ns))
+    return StepSpread(
+        lengths, _works(found, _PART * more_ns), _waits(_PART * more_ns, fastest, slowest), _varies(found, more_ns)
+    )
 
 
-def _does(found: Mapping[str, Any], fastest: Mapping[str, Any], slowest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Clauses about the larger parts of the difference between the ``fastest`` step and the ``slowest``."""
-    least_ns = _PART * (slowest["dur"] - fastest["dur"])
+def _works(found: Mapping[str, Any], least_ns: float) -> str:
+    """A clause about the additional work of the slowest step; empty if it takes less than ``least_ns``."""
+    if found["work_ns"] <= least_ns:
+        return ""
+    works = "has larger inputs"
+    if found["calls_ns"] > 0.5 * found["work_ns"]:
+        slow, fast = found["slow_calls"], found["fast_calls"]
+        works = f"runs {slow:,} ops instead of {fast:,}" if slow > fast else "runs other ops"
+    return f"the slowest {works}, which take an estimated {format_ns(round(found['work_ns']))} more"
+
+
+def _waits(least_ns: float, fastest: Mapping[str, Any], slowest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Clauses about the time in which the ``slowest`` step loads data, or computes nothing, for ``least_ns`` longer."""
     clauses = []
-    if found["work_ns"] > least_ns:
-        works = "has larger inputs"
-        if found["calls_ns"] > 0.5 * found["work_ns"]:
-            slow, fast = found["slow_calls"], found["fast_calls"]
-            works = f"runs {slow:,} ops instead of {fast:,}" if slow > fast else "runs other ops"
-        clauses.append(f"the slowest {works}, which take an estimated {format_ns(round(found['work_ns']))} more")
     loading_ns = slowest["loading_ns"] - fastest["loading_ns"]
     if loading_ns > least_ns:
         clauses.append(f"the slowest waits for data for {format_ns(loading_ns)} more")
-    idle_ns = [step["dur"] - step["busy_ns"] - step["loading_ns"] for step in (slowest, fastest)]
-    if idle_ns[0] - idle_ns[1] > least_ns:
-        clauses.append(
-            f"no op computes for {format_ns(idle_ns[0])} of the slowest, and for {format_ns(idle_ns[1])} of the fastest"
-        )
+    slow, fast = (step["dur"] - step["busy_ns"] - step["loading_ns"] for step in (slowest, fastest))
+    if slow - fast > least_ns:
+        idle = f"{format_ns(slow)} of the slowest, and for {format_ns(fast)} of the fastest"
+        clauses.append(f"no op computes for {idle}")
     return tuple(clauses)
 
 
