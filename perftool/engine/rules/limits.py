@@ -37,7 +37,7 @@ def limited(
     column = f"{relieves}_ratio"
     ratios = {rank: row[column] for rank, row in limits.items() if row.get(column) is not None}
     widest = max(ratios.values(), default=1.0)
-    unsteady = {rank: row["told_by"] for rank, row in limits.items() if row["unsteady"]}
+    unsteady = {rank: row["reported_by"] for rank, row in limits.items() if row["unsteady"]}
     for row in rows:
         gains = {name: row[name] for name in _GAINS if row.get(name) is not None}
         if row.get("rank") in unsteady or (row.get("rank") is None and unsteady):
