@@ -21,17 +21,14 @@ FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT 
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.grown_bytes > $growth
     AND p.system_ns > $system * p.process_ns AND coalesce(share > $times * q.system_ns / nullif(q.process_ns, 0), true)
 """
-# A profiler that lengthens the steps by less is not mentioned: steps differ by as much from each other. If the recorded
-# steps differ by more than the second factor, the ones before the recording may have done other work.
-_LENGTHENED, _ALIKE = 1.05, 1.25
+# Steps that take this much more CPU time are mentioned, if each of them took longer than a step before the recording:
+# otherwise the steps may just differ.
+_LENGTHENED = 1.05
 _RECORDED = """
 SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS quiet_ns, q.steps AS quiet_steps
 FROM memory_faults AS p JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND recorded_ns > $lengthened * quiet_ns
-    AND (
-        SELECT max(host_end - host_ts) <= $alike * min(host_end - host_ts) FROM steps AS s
-        WHERE s.rank = p.rank AND NOT partial
-    )
+    AND (SELECT min(host_end - host_ts) > quiet_ns FROM steps AS s WHERE s.rank = p.rank AND NOT partial)
 """
 
 
@@ -59,27 +56,26 @@ def growing_sentence(store: TraceStore) -> str:
         return ""
     grown, share = format_bytes(rows[0]["grown_bytes"]), format_ratio(rows[0]["share"])
     return (
-        f"The process grew by {grown} while it was recorded, and the OS took {share} of its CPU time: the profiler "
-        "splits the memory that the program frees, so tensors get new memory. Ops on large tensors seem slower than "
-        "they are; record fewer steps."
+        f"The process grew by {grown} while it was recorded, and the OS took {share} of its CPU time. The profiler may "
+        "be the reason: it splits the memory that the program frees, so tensors get new memory. Then ops on large "
+        "tensors seem slower than they are; record fewer steps."
     )
 
 
 def lengthening_sentence(store: TraceStore) -> str:
-    """A sentence about a profiler that lengthened the steps of the first rank; empty if it hardly did, if no step
-    was measured without it, or if growing_sentence explains it.
+    """A sentence about recorded steps of the first rank that took more CPU time than earlier ones; empty if they hardly
+    did, or if no earlier step was measured.
 
-    The profiler takes time for each event. A gain is a share of the recorded step, so it is too low for work with few
-    events.
+    The profiler takes time for each event, and it keeps memory. So work with few events may be a larger share of a step
+    that is not recorded.
     """
     store.build(["memory_faults", "steps"])
-    rows = store.select(_RECORDED, {"lengthened": _LENGTHENED, "alike": _ALIKE})
-    if not rows or growing_sentence(store):
+    rows = store.select(_RECORDED, {"lengthened": _LENGTHENED})
+    if not rows:
         return ""
     recorded, quiet, steps = (rows[0][name] for name in ("recorded_ns", "quiet_ns", "quiet_steps"))
     earlier = f"{'a step' if steps == 1 else 'the steps'} before the recording"
     return (
         f"Recorded steps took {format_ratio(recorded / quiet - 1)} more CPU time than {earlier} ({format_ns(recorded)} "
-        f"instead of {format_ns(quiet)}). Without the profiler, steps are shorter, and work with few events takes a "
-        "larger share of them."
+        f"instead of {format_ns(quiet)}), so shares and gains may differ in other steps."
     )

@@ -75,6 +75,22 @@ def unsteady(store: TraceStore, rank: int) -> str | None:
     return limit["unsteady"] if limit else None
 
 
+# Steps that took this many times the CPU time of earlier ones do not show what a fix gains in other steps.
+_LENGTHENED = 1.25
+_LONGER = """
+SELECT p.process_ns / p.steps / (q.process_ns / q.steps) - 1 AS more FROM memory_faults AS p
+JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled WHERE p.profiled AND p.rank = $rank AND more > $most
+"""
+
+
+def lengthened(store: TraceStore, rank: int) -> str | None:
+    """Explain why the gains of ``rank`` are bounds instead of predictions: the recorded steps took much more CPU time
+    than earlier ones. None if they did not, or if no earlier step was measured."""
+    store.build(["memory_faults"])
+    rows = store.select(_LONGER, {"rank": rank, "most": _LENGTHENED - 1})
+    return f"recorded steps took {format_ratio(rows[0]['more'])} more CPU time than earlier ones" if rows else None
+
+
 def overloaded(store: TraceStore, rank: int) -> str | None:
     """Explain why the gains of ``rank`` are bounds instead of predictions: its threads waited for cores. None if they
     did not."""

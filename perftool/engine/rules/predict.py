@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from perftool.engine.rules.allowance import SpentError, charged
-from perftool.engine.rules.limits import limited, overloaded, own_steps_ns, unsteady
+from perftool.engine.rules.limits import lengthened, limited, overloaded, own_steps_ns, unsteady
 from perftool.engine.rules.message import PREDICTION
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.row_check import whole
@@ -54,8 +54,10 @@ def predicted(
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank, model in models_of(store).items():
-        # Recordings of a start-up or of an overloaded machine do not allow predictions, even if they can be replayed.
-        reason = unsteady(store, rank) or overloaded(store, rank) or (model if isinstance(model, str) else None)
+        # Recordings of a start-up, of an overloaded machine, or of steps that the recording lengthened do not allow
+        # predictions, even if they can be replayed.
+        reason = unsteady(store, rank) or overloaded(store, rank) or lengthened(store, rank)
+        reason = reason or (model if isinstance(model, str) else None)
         if reason or isinstance(model, str):
             models.append(_no_model(rank, reason or str(model)))
             continue
