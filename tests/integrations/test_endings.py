@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
+
+from warm_python import warm_python
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals of POSIX")
 
 BEGIN = """
@@ -37,7 +40,7 @@ TERM = "os.kill(os.getpid(), signal.SIGTERM)"
 def ended(folder: Path, saving: str, then: str) -> tuple[int, bool]:
     """The exit code of a watched process, and whether it saved its recording."""
     place = folder / "saved"
-    command = [sys.executable, "-c", BEGIN.format(saving=saving) + then, str(place)]
+    command = [*warm_python(), "-c", BEGIN.format(saving=saving) + then, str(place)]
     return subprocess.run(command, timeout=60, check=False).returncode, place.exists()
 
 

@@ -298,7 +298,7 @@ def test_our_hook_causes_no_warning_about_global_hooks(tmp_path: Path) -> None:
 def test_the_report_follows_the_output_of_a_program_that_looks_for_pytorch(tmp_path: Path) -> None:
     # Only looking for PyTorch must not import it.
     looked = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
-    done = run(tmp_path, looked + TRAIN.format(body="pass"), report=True)
+    done = run(tmp_path, looked + TRAIN.format(body="pass"), report=True, fresh=True)
 
     assert done.returncode == 0
     assert done.stdout.startswith("over\n")
@@ -565,7 +565,8 @@ def test_a_program_that_gives_up_its_rights_runs_on_and_record_says_why(
 ) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    done = run(tmp_path, "import os, resource\n" + TRAIN.format(body=f"if number == 4: {body}") + "sys.exit(11)")
+    source = "import os, resource\n" + TRAIN.format(body=f"if number == 4: {body}") + "sys.exit(11)"
+    done = run(tmp_path, source, fresh=True)
 
     assert (done.returncode, done.stdout) == (11, "over\n")
     assert "the recording failed (" in done.stderr

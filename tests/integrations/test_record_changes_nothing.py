@@ -29,6 +29,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import dataloader
 from torch.utils.flop_counter import FlopCounterMode
+from warm_python import warm_python
 
 from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
@@ -257,7 +258,7 @@ os.kill(os.getpid(), signal.SIGUSR1)
 faulthandler.unregister(signal.SIGUSR1)
 os.kill(os.getpid(), signal.SIGUSR1)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([*warm_python(), "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.stderr.count("most recent call first")) == ("", 2)
     assert done.returncode == -signal.SIGUSR1
 
@@ -278,7 +279,7 @@ if child == 0:
     os._exit(3 if sys.getprofile() else 4)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+    assert subprocess.run([*warm_python(), "-c", code]).returncode == 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -296,7 +297,7 @@ with torch.profiler.profile(with_stack=True):
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 sys.exit(ended)
 """
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+    assert subprocess.run([*warm_python(), "-c", code]).returncode == 3
 
 
 def test_a_disabled_profiler_of_the_program_does_not_end_the_recording(tmp_path: Path) -> None:
@@ -310,7 +311,7 @@ for disabled in ((False,), ()):
         pass
 sys.exit(4 if recorder._over else 3)
 """
-    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == 3
+    assert subprocess.run([*warm_python(), "-c", code, str(tmp_path)]).returncode == 3
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the mask without setting it")
@@ -352,7 +353,7 @@ for _ in range(7):
 thread.join()
 sys.exit(0 if used == {threading.get_ident()} else 3)
 """
-    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60).returncode == 0
+    assert subprocess.run([*warm_python(), "-c", code, str(tmp_path)], timeout=60).returncode == 0
     assert [note.stage for note in Plan("", str(tmp_path)).notes_left()][-1] == "saved"
 
 
@@ -370,7 +371,7 @@ if child == 0:
     os._exit(3 if recorded.function_events else 4)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+    assert subprocess.run([*warm_python(), "-c", code]).returncode == 3
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own", "none"])
@@ -388,7 +389,7 @@ for _ in range(6):
     if {own}:
         assert sys.getprofile() is own
 """
-    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == 0
+    assert subprocess.run([*warm_python(), "-c", code, str(tmp_path)]).returncode == 0
     [note] = [note for note in Plan("", str(tmp_path)).notes_left() if note.stage == "saved"]
     assert ("it has no Python stacks, because the program has a Python profiler of its own" in note.text) == own
     assert note.trace
@@ -446,7 +447,7 @@ def test_the_modes_of_the_program_see_no_work_of_ours() -> None:
 
 def own_profiler(folder: Path, *handler: str) -> subprocess.CompletedProcess[str]:
     code = OWN_PROFILER.format(handler="\n    ".join(handler))
-    command = [sys.executable, "-c", code, str(folder)]
+    command = [*warm_python(), "-c", code, str(folder)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
 
 
@@ -468,7 +469,7 @@ def test_a_signal_ends_a_program_that_handles_its_own_trace(tmp_path: Path, own:
 
 def test_a_handler_does_not_run_where_it_would_not_without_record(tmp_path: Path) -> None:
     code = OWN_PROFILER.format(handler="print('handled', flush=True)").replace("torch.ones(1)", "_ < 1 or os._exit(3)")
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([*warm_python(), "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert (done.returncode, done.stdout) == (3, "")
     assert len(list(tmp_path.glob("*.pt.trace.json.gz"))) == 1
 

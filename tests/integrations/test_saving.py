@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stores import steps_in  # noqa: E402
+from warm_python import warm_python  # noqa: E402
 
 import perftool  # noqa: E402
 from perftool.integrations import call_lines, saving  # noqa: E402
@@ -128,7 +129,7 @@ print(save_trace(profiler, Path(sys.argv[1]) / "a.pt.trace.json.gz"))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of POSIX")
 def test_the_beginning_of_a_trace_that_fits_nowhere_is_kept(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run([*warm_python(), "-c", LIMITED, str(tmp_path)], capture_output=True, text=True)
 
     place = Path(done.stdout.splitlines()[-1])
     assert list(tmp_path.iterdir()) == [place]
