@@ -106,10 +106,9 @@ def test_the_report_does_not_depend_on_event_order_or_threads(tmp_path: Path) ->
     # Begin and end events keep their order, which decides which of them belong together.
     complete = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     others = [event for event in trace["traceEvents"] if event["ph"] != "X"]
-    for seed in (1, 2):
-        trace["traceEvents"] = others + random.Random(seed).sample(complete, len(complete))
+    trace["traceEvents"] = others + random.Random(1).sample(complete, len(complete))
 
-        assert rendered(tmp_path, trace, threads=1 + seed) == as_recorded
+    assert rendered(tmp_path, trace, threads=3) == as_recorded
 
 
 def rendered(folder: Path, trace: dict[str, Any], threads: int) -> bytes:

@@ -29,7 +29,7 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
-_MOST = 12
+_MOST = 24
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 # Parts of names by which rules may recognise a rank's device.
 _SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")
@@ -127,7 +127,8 @@ def _of_rank(rank: int, store: TraceStore, rules: Sequence[Rule], device: Device
     lengths = [step.dur_ns for step in overview.steps(store) if step.rank == rank and not step.partial]
     usual_ns = own["mean_ns"] or overview.median(lengths)
     word = overview.run(store).step_word
-    return evaluate(store, rules, Context(device.type, own["steps"], usual_ns, own["ns"], step_word=word))
+    context = Context(device.type, own["steps"], usual_ns, own["ns"], step_word=word, describes=False)
+    return evaluate(store, rules, context)
 
 
 def _own_outcome(outcome: Outcome, rank: int) -> Outcome:

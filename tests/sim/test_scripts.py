@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sim.runs import run
+from warm_python import warm_python
 
 from perftool.errors import InputError, PerfToolError
 from perftool.sim import simulate
@@ -56,7 +57,7 @@ def test_a_forked_child_writes_no_files(tmp_path: Path, ending: str) -> None:
     program.write_text("import torch\nimport habana_frameworks.torch.core as htcore\n" + WORK + child)
     call = f"simulate(Path({str(program)!r})).exit_code"
     code = f"from perftool.sim import simulate; from pathlib import Path; print({call})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run([*warm_python(), "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 

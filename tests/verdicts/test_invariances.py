@@ -54,5 +54,5 @@ def test_a_modified_trace_gives_the_same_answer(tmp_path: Path) -> None:
     unchanged = answer_of(recorded()["traceEvents"], tmp_path)
 
     assert unchanged[1]
-    for change in (shuffled, later, renumbered):
-        assert answer_of(change(recorded()["traceEvents"]), tmp_path) == unchanged, change.__name__
+    # One analysis is enough for all changes, because no change undoes another.
+    assert answer_of(renumbered(later(shuffled(recorded()["traceEvents"]))), tmp_path) == unchanged

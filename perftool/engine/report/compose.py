@@ -145,8 +145,10 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
 def conclude_only(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Outcome:
-    """The findings of ``rules`` on ``store``, as in the report of ``compose``."""
-    return _concluded(store, rules, tuple(overview.steps(store)), device, evaluated)
+    """The findings of ``rules`` on ``store``, as in the report of ``compose``. Nothing is replayed to be described."""
+    return _concluded(
+        store, rules, tuple(overview.steps(store)), device, lambda context: evaluated(replace(context, describes=False))
+    )
 
 
 def _concluded(

@@ -49,6 +49,10 @@ def predicted(
 
     ``ranks_of_run`` includes ranks in other stores.
     """
+    if not context.describes and not any(
+        rule.whatif and answer.rows for rule, answer in zip(rules, answers, strict=True)
+    ):
+        return list(answers), ()
     ranks = sorted(store.metadata)
     if ranks_of_run > MOST_RANKS:
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)

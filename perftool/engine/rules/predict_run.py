@@ -31,7 +31,8 @@ def predicted_together(
 
     ``store`` contains all ranks of the run. With a single rank, there is no such replay.
     """
-    if len(store.metadata) < 2:
+    asked = any(rule.whatif_ranks and answer.rows for rule, answer in zip(rules, answers, strict=True))
+    if len(store.metadata) < 2 or not (asked or context.describes):
         return list(answers), None
     model = run_model_of(store)
     if isinstance(model, str):

@@ -29,7 +29,8 @@ class Context:
 
     The step time is the median, or the mean if steps are uneven. Rules about recording do not apply to ``simulated``
     traces. ``step_word`` is the run's word for a step. ``once_ns`` is the part of ``window_ns`` in calls that only one
-    of a few steps makes; gains do not refer to it.
+    of a few steps makes; gains do not refer to it. Without ``describes``, steps are replayed only for the fixes of
+    findings, and the outcome may lack the descriptions of these replays.
     """
 
     device: str | None
@@ -39,6 +40,7 @@ class Context:
     simulated: bool = False
     step_word: str = "step"
     once_ns: int = 0
+    describes: bool = True
 
     @property
     def mean_step_ns(self) -> float:
