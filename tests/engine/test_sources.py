@@ -10,11 +10,13 @@ from builders.reports import finding
 from events import Event, document, kernel, loader, runtime, step, x
 from stores import store_over
 
-from perftool.engine.analysis import analyze, empty_report, report_on
+from perftool.engine.analysis import analyze, answered_by, empty_report
+from perftool.engine.report.compose import conclude_only
 from perftool.engine.report.source_places import place_sources
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.own_code import innermost, is_own
 from perftool.model.report import Finding, Location, Source
+from perftool.model.rule import Rule
 
 PACK = load_pack(builtin_folder())
 
@@ -23,10 +25,13 @@ def function(name: str, ts: float, dur: float) -> Event:
     return x(name, ts, dur, "python_function")
 
 
+def only(code: str) -> list[Rule]:
+    return [rule for rule in PACK if rule.code == code]
+
+
 def found(code: str, *events: Event) -> Finding:
-    rules = [rule for rule in PACK if rule.code == code]
     with store_over(list(events)) as store:
-        return report_on(store, rules).findings[0]
+        return answered_by(conclude_only, store, only(code)).findings[0]
 
 
 def lines(finding: Finding) -> list[tuple[str | None, int | None, str, int]]:
@@ -199,7 +204,7 @@ def test_code_of_a_package_is_the_place_only_if_the_users_own_code_names_none(tm
     def places(*events: Event) -> list[tuple[str | None, str]]:
         path = tmp_path / "trace.json"
         path.write_bytes(document([*STARVED, *events], perftoolInstalled=["timm", "_pytest", "trainer", "columns"]))
-        (one,) = [one for one in analyze([str(path)]).findings if one.code == "GAP106"]
+        (one,) = analyze([str(path)], only("GAP106")).findings
         return [(source.file, source.function) for source in one.location.sources]
 
     main, load = function("train.py(10): main", 1, 998), function("data.py(3): load", 620, 80)
@@ -340,7 +345,7 @@ def test_a_function_that_waits_for_the_next_batch_is_never_the_place_of_a_loss(t
         ),
     ]
     (tmp_path / "trace.json").write_bytes(document(events))
-    (found,) = [one for one in analyze([str(tmp_path / "trace.json")]).findings if one.code == "SRV103"]
+    (found,) = analyze([str(tmp_path / "trace.json")], only("SRV103")).findings
 
     assert [(line.file, line.function) for line in found.location.sources] == [("worker.py", "main")]
     # The function takes 200 ms, but it waits for 180 ms of that time.

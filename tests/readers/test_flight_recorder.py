@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from perftool.engine.analysis import analyze
+from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import InputError
 from perftool.model.records import FlightEntry, FlightGroup
 from perftool.readers.flight import dump
 from perftool.readers.flight.plain_pickle import load_plain
 from perftool.readers.identity import identify
 from perftool.readers.sniff import UNKNOWN, sniff
+
+HANGS = [rule for rule in shipped_rules() if rule.code == "COL114"]
 
 
 def entry(number: int, state: str = "completed", **more: Any) -> dict[str, Any]:
@@ -251,7 +254,7 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
         content = dumped(*entries)
         content["pg_config"] = {name: {"name": name, "desc": name[:2], "ranks": str(members[name])} for name in groups}
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
-    found = [found for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
+    found = analyze([str(tmp_path)], HANGS).findings
     assert [(one.subject, one.evidence["late_ranks"]) for one in found] == [
         ("group dp (dp1)", [3]),
         ("group tp (tp1)", [3]),
@@ -274,7 +277,7 @@ def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[d
         content["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
         content["pg_status"] = {}
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
-    return [found.message for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
+    return [found.message for found in analyze([str(tmp_path)], HANGS).findings]
 
 
 def sent(name: str, number: int, state: str = "started", **more: Any) -> dict[str, Any]:
@@ -343,7 +346,7 @@ def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) 
     for rank in (0, 1):
         content = dumped(*failed, last_completed_collective=2, last_enqueued_collective=2)
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
-    found = [found for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
+    found = analyze([str(tmp_path)], HANGS).findings
     assert [one.message for one in found] == [
         "group default_pg (0): ranks 0, 1 have called collective 2 (nccl:all_reduce of [3, 4] at train.py:31 "
         "step), but it "
