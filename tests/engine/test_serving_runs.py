@@ -91,9 +91,9 @@ def test_weights_in_the_log_and_the_memory_of_the_device_bound_a_decode(tmp_path
     # 15.6 GiB at 3.35 TB/s.
     read = "Reading all weights once (15.6 GiB, according to the log) takes 5.00 ms at the memory's bandwidth"
     least = f"{read}, 50.0 % of the median decode; keys and values are not counted."
-    assert least in list(server_lines(analyze([str(tmp_path)])))
+    assert least in list(server_lines(analyze([str(tmp_path)], [])))
     log.write_text("")
-    assert not any("weights" in line for line in server_lines(analyze([str(tmp_path)])))
+    assert not any("weights" in line for line in server_lines(analyze([str(tmp_path)], [])))
 
 
 def test_keys_and_values_count_if_annotations_state_the_contexts(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ def test_keys_and_values_count_if_annotations_state_the_contexts(tmp_path: Path)
     log.write_text("".join(f"{prefix}{line}\n" for line in lines))
     # 80,000 tokens are 20 % of the cache, which is 7.8 GiB; reading them takes additional time at 3.35 TB/s.
     text = "and the keys and values of 80,000 tokens (at most 7.80 GiB) takes 7.50 ms at the memory's bandwidth, 75.0 %"
-    assert any(text in line for line in server_lines(analyze([str(tmp_path)])))
+    assert any(text in line for line in server_lines(analyze([str(tmp_path)], [])))
     # The user sets fewer blocks than would fit.
     log.write_text(log.read_text() + f"{prefix}non-default args: {{'num_gpu_blocks_override': 96}}\n")
-    assert any("not counted" in line for line in server_lines(analyze([str(tmp_path)])))
+    assert any("not counted" in line for line in server_lines(analyze([str(tmp_path)], [])))
 
 
 def test_a_comparison_has_the_numbers_of_both(slow: Report, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_fit_leaves_a_trace_with_steps_and_findings(
     with perftool.open_trace(training) as store:
         names = set(store.frame("slices")["name"])
     assert {"[pl][profile]my_custom_action", "[pl][profile]half"} <= names
-    steps = perftool.analyze(training).steps
+    steps = perftool.analyze(training, rules=[]).steps
     assert [step.name for step in steps] == [f"ProfilerStep#{number}" for number in (2, 3, 4, 5, 6)]
 
 
@@ -105,7 +105,7 @@ def test_the_training_is_analysed_if_the_folder_also_has_a_validation(package: A
     assert {path.name.split("_step")[0] for path in profiler.traces} == {
         "fit-perf-logs-training", "fit-perf-logs-validation",
     }  # fmt: skip
-    (read,) = perftool.analyze(tmp_path / "logs").inputs
+    (read,) = perftool.analyze(tmp_path / "logs", rules=[]).inputs
     assert Path(read.path).name.startswith("fit-perf-logs-training_step-")
 
 
@@ -119,7 +119,7 @@ def test_each_rank_has_a_file(package: Any, tmp_path: Path, monkeypatch: pytest.
             fit(package, tmp_path, profiler)
         traces += profiler.traces
 
-    assert [read.rank for read in perftool.analyze(tmp_path / "logs").inputs] == [0, 1]
+    assert [read.rank for read in perftool.analyze(tmp_path / "logs", rules=[]).inputs] == [0, 1]
 
 
 def test_a_short_run_is_recorded_completely(package: Any, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_the_members_of_an_archive(make: Make, path: Path) -> None:
 def test_the_host_trace_of_an_archive_is_used_if_there_is_no_other(make: Make, path: Path) -> None:
     make(path, MEMBERS)
     assert find_inputs([str(path)]).traces == (str(path),)
-    inputs = {(read.kind, read.events, read.status) for read in analyze([str(path)]).inputs}
+    inputs = {(read.kind, read.events, read.status) for read in analyze([str(path)], []).inputs}
     assert inputs == {("trace", 1, "ok"), ("nodes", 2, "ok")}
 
 
@@ -122,7 +122,7 @@ def test_an_archive_without_usable_members_gives_one_sentence(make: Make, path: 
 def test_json_under_that_name_is_a_trace(path: Path) -> None:
     path.write_bytes(HOST)
     assert not is_bundle(str(path))
-    assert analyze([str(path)]).inputs[0].events == 1
+    assert analyze([str(path)], []).inputs[0].events == 1
 
 
 OUTSIDE = (
@@ -503,4 +503,4 @@ def test_other_bytes(content: bytes, path: Path) -> None:
 def test_an_archive_may_have_the_longest_name_that_a_file_can_have(letter: str, tmp_path: Path) -> None:
     path = tmp_path / f"{letter * (250 // len(letter.encode()))}.hltv"
     as_zip(path, MEMBERS)
-    assert {(read.kind, read.status) for read in analyze([str(path)]).inputs} == {("trace", "ok"), ("nodes", "ok")}
+    assert {(read.kind, read.status) for read in analyze([str(path)], []).inputs} == {("trace", "ok"), ("nodes", "ok")}

@@ -29,7 +29,7 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
-_MOST = 24
+_MOST = 20
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 # Parts of names by which rules may recognise a rank's device.
 _SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")

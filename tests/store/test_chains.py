@@ -55,7 +55,7 @@ def test_a_report_shows_one_layer(tmp_path: Path) -> None:
             ]
     path = tmp_path / "trace.json"
     path.write_bytes(document(events))
-    (chain,) = analyze(str(path)).chains
+    (chain,) = analyze(str(path), rules=[]).chains
     assert [(place.op, place.kernel, place.ns) for place in chain.places] == [
         ("aten::mm", "gemm", 30_000), ("aten::gelu", "gelu_k", 10_000), ("aten::add", "add_k", 20_000),
     ]  # fmt: skip

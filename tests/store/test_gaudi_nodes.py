@@ -69,7 +69,7 @@ def test_the_recording_itself_gives_them_too() -> None:
 @pytest.mark.parametrize("name", [name for name in FORMATS if "analyzed" not in name])
 def test_each_format_gives_the_same_engine_times(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(FORMATS[name]())
-    summary = analyze([str(tmp_path)]).summary
+    summary = analyze([str(tmp_path)], []).summary
     assert summary["mme_time_ms"].value == pytest.approx(0.018814)
     assert summary["tpc_time_ms"].value == pytest.approx(0.003722)
 
@@ -255,9 +255,9 @@ def test_lanes_of_half_die_cores_identify_a_gaudi_3(tmp_path: Path) -> None:
 def test_a_post_graph_gives_the_use_of_the_matrix_units_and_the_roofline(tmp_path: Path) -> None:
     trace, graph = tmp_path / "kineto.json", tmp_path / "graph.json"
     trace.write_text(gaudi_profiler.as_kineto())
-    without = analyze([str(trace)]).summary["mfu_ratio"]
+    without = analyze([str(trace)], []).summary["mfu_ratio"]
     graph.write_text(json.dumps(GRAPH))
-    summary = analyze([str(trace), str(graph)]).summary
+    summary = analyze([str(trace), str(graph)], []).summary
     peak_us = 2 * (8 * 54 * 54 * 128) * (3 * 3 * 64) / 229e12 * 1e6
     assert without.value is None
     assert summary["mfu_ratio"].value == pytest.approx(peak_us / 26.163)

@@ -29,7 +29,7 @@ def test_a_damaged_file_has_its_names_cut_and_counted_too(tmp_path: Path) -> Non
     place = tmp_path / "run.json"
     text = document([x("a", 0, 5), x("n" * (LONGEST_NAME + 1), 10, 5)])
     place.write_bytes(text.replace(b'"ts"', b'"ts":1,"ts"', 1))
-    issues = {issue.kind: issue.count for issue in perftool.analyze(place).inputs[0].issues}
+    issues = {issue.kind: issue.count for issue in perftool.analyze(place, rules=[]).inputs[0].issues}
     assert issues["cut names"] == 1
 
 

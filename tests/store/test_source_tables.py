@@ -21,4 +21,4 @@ from perftool import analyze
 def test_lone_surrogates_are_escaped(tmp_path: Path, name: str, content: object) -> None:
     (tmp_path / "trace.json").write_bytes(document([step(1, 0, 100), x("op", 10, 5)]))
     (tmp_path / name).write_text(json.dumps(content))
-    assert analyze([str(tmp_path)]).inputs
+    assert analyze([str(tmp_path)], []).inputs
