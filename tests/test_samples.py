@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tomli
 from verdicts.invariants import breaches
 
 from perftool.engine.analysis import analyze
+from perftool.model.report import Report
 from perftool.reporters.serving import serving_lines
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
@@ -55,9 +57,14 @@ def listed() -> list[Sample]:
     return [Sample(**{key: sequence(value) for key, value in entry.items()}) for entry in entries]
 
 
+@cache
+def report_on(sample: str) -> Report:
+    return analyze([str(SAMPLES / sample)])
+
+
 @pytest.mark.parametrize("sample", listed(), ids=lambda sample: sample.path)
 def test_a_sample_yields_its_findings(sample: Sample) -> None:
-    report = analyze([str(SAMPLES / sample.path)])
+    report = report_on(sample.path)
     codes = [finding.code for finding in report.findings]
     warnings = [finding.message for finding in report.findings if finding.severity != "info"]
 
@@ -115,7 +122,7 @@ def test_the_search_for_paths_finds_paths() -> None:
 
 
 def test_the_answer_of_a_server_names_throughput_phases_and_pauses() -> None:
-    report = analyze([str(SAMPLES / "serving" / "long_prompts.json.gz")])
+    report = report_on("serving/long_prompts.json.gz")
     assert report.serving
     lines = list(serving_lines(report.serving))
 
