@@ -21,14 +21,17 @@ FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT 
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.grown_bytes > $growth
     AND p.system_ns > $system * p.process_ns AND coalesce(share > $times * q.system_ns / nullif(q.process_ns, 0), true)
 """
-# Steps that take this much more CPU time are mentioned, if each of them took longer than a step before the recording:
-# otherwise the steps may just differ.
+# Recorded steps that take this much more CPU time than earlier ones are mentioned, if they differ less from each other:
+# otherwise the inputs may just differ.
 _LENGTHENED = 1.05
 _RECORDED = """
 SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS quiet_ns, q.steps AS quiet_steps
 FROM memory_faults AS p JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND recorded_ns > $lengthened * quiet_ns
-    AND (SELECT min(host_end - host_ts) > quiet_ns FROM steps AS s WHERE s.rank = p.rank AND NOT partial)
+    AND (
+        SELECT max(host_end - host_ts) / min(host_end - host_ts) < recorded_ns / quiet_ns FROM steps AS s
+        WHERE s.rank = p.rank AND NOT partial
+    )
 """
 
 

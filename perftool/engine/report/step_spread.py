@@ -18,8 +18,7 @@ _PART = 0.15
 _LONGER = 1.1
 # If ops with a smaller share of the computing time have shapes, the reason is not examined.
 _KNOWN_SHAPES = 0.5
-# Steps that compile do not count. The profiler starts in the first step, so it does not count either if it is the
-# slowest.
+# Steps that compile do not count.
 _STEPS = """
 SELECT rank, step, dur, host_ts, host_end, compute + collective + copy + fill AS busy_ns, idle_dataloader AS loading_ns
 FROM steps
@@ -122,8 +121,6 @@ def step_spread(store: TraceStore, step_word: str) -> StepSpread | None:
     """How far the steps of the only rank spread, and why; None if they are about equally long, or too few."""
     store.build(["steps", "launches", "compilations"])
     steps = store.select(_STEPS)
-    if steps and max(steps, key=lambda step: step["dur"]) is steps[0]:
-        del steps[0]
     if len(steps) < _FEWEST_STEPS or len({step["rank"] for step in steps}) > 1:
         return None
     fastest, slowest = (choose(steps, key=lambda step: step["dur"]) for choose in (min, max))

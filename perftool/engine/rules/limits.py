@@ -75,18 +75,20 @@ def unsteady(store: TraceStore, rank: int) -> str | None:
     return limit["unsteady"] if limit else None
 
 
-# Steps that took this many times the CPU time of earlier ones do not show what a fix gains in other steps.
+# Steps that took this many times the CPU time of earlier ones, and differ less from each other, do not show what a fix
+# gains in other steps.
 _LENGTHENED = 1.25
 _LONGER = """
 SELECT p.process_ns / p.steps / (q.process_ns / q.steps) - 1 AS more FROM memory_faults AS p
 JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled WHERE p.profiled AND p.rank = $rank AND more > $most
+    AND (SELECT max(dur) / min(dur) - 1 < more FROM steps AS s WHERE s.rank = $rank AND NOT partial)
 """
 
 
 def lengthened(store: TraceStore, rank: int) -> str | None:
     """Explain why the gains of ``rank`` are bounds instead of predictions: the recorded steps took much more CPU time
     than earlier ones. None if they did not, or if no earlier step was measured."""
-    store.build(["memory_faults"])
+    store.build(["memory_faults", "steps"])
     rows = store.select(_LONGER, {"rank": rank, "most": _LENGTHENED - 1})
     return f"recorded steps took {format_ratio(rows[0]['more'])} more CPU time than earlier ones" if rows else None
 

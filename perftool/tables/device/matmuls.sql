@@ -21,7 +21,7 @@
 -- column n: BIGINT, columns of the second operand
 WITH work AS (
     SELECT d.id, d.rank, d.name, d.engine, d.dtype, d.op, d.ts, d.dur,
-           CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|mkldnn_rnn_layer.*|'
+           CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_convolution|convolution_backward|mkldnn_rnn_layer.*|'
                                                || '(cudnn|miopen|thnn|_?slow|mkldnn)_?conv.*)$')
                 THEN d.op_name END AS op_name
     FROM device_ops AS d JOIN windows AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
