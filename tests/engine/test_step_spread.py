@@ -73,8 +73,8 @@ def test_without_shapes_only_the_lengths_are_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("durs", "said"),
-    [((10, 13, 13), False), ((10, 13, 14), True), ((14, 10, 13), False), ((14, 10, 13, 14), True), ((10, 14), False)],
-    ids=["too little", "much", "the first of three is slow", "another is slow, too", "too few"],
+    [((10, 13, 13), False), ((10, 13, 14), True), ((14, 10, 13), True), ((10, 14), False)],
+    ids=["too little", "much", "the first is slow", "too few"],
 )
 def test_steps_that_spread(durs: tuple[int, ...], said: bool, tmp_path: Path) -> None:
     events = [event for number, dur in enumerate(durs) for event in

@@ -888,7 +888,7 @@ def test_other_work_between_calls_of_a_module_gets_no_advice(called: str | None,
     """A detector that calls a small network for each image, and another network for some images."""
     events = []
     for number in range(9):
-        ts, images = 20_000 * number, 8 if number in (3, 6, 7) else 0
+        ts, images = 20_000 * number, {3: 8, 6: 7, 7: 8}.get(number, 0)
         events += [step(number, ts, 3000 + 2000 * images), x("aten::mm", ts, 2000)]
         events += [x("aten::conv2d", ts + 3000 + 2000 * image, 1800) for image in range(images)]
     path = tmp_path / "trace.json"

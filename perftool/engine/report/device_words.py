@@ -141,7 +141,11 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
     top = run.device_ops[0]
     if top.share < _LARGEST:
         return (named_parts(run),)
-    reached = f", at {format_ratio(run.top_reached)} of the machine's peak" if run.top_reached is not None else ""
+    reached = ""
+    if run.top_reached is not None:
+        # The peak is measured with matmuls, and convolutions may be a little faster.
+        share = format_ratio(run.top_reached)
+        reached = f", at {share} of the machine's peak" if run.top_reached <= 1 else ", at the machine's measured peak"
     enclosing = f", {run.on_cpu.enclosing}" if run.on_cpu.enclosing else ""
     most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{enclosing}{reached}."
     return most, named_parts(run)

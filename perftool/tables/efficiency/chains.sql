@@ -17,10 +17,11 @@
 -- column ns: BIGINT, mean duration of the kernel
 -- column share: DOUBLE, the kernel's share of the sequence's time
 -- column step_share: DOUBLE, share of the lane's work in the step that all repeats of the sequence take
--- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with the shapes in input_dims
+-- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with the shapes in input_dims; NULL if the first repeat takes much longer or shorter than the mean, because others then have other shapes
 -- column ts: BIGINT, start of the kernel in the first repeat, in ns
 SELECT p.rank, p.chain, p.place, d.op_name AS op, d.name AS kernel, o.input_dims, p.repeats, (p.ns / p.repeats)::BIGINT AS ns,
-       p.ns / nullif(sum(p.ns) OVER one, 0) AS share, sum(p.ns) OVER one / nullif(p.work_ns, 0) AS step_share, e.roofline_ratio, d.ts
+       p.ns / nullif(sum(p.ns) OVER one, 0) AS share, sum(p.ns) OVER one / nullif(p.work_ns, 0) AS step_share,
+       CASE WHEN d.dur BETWEEN 0.75 * p.ns / p.repeats AND 1.25 * p.ns / p.repeats THEN e.roofline_ratio END AS roofline_ratio, d.ts
 FROM _chain_places AS p JOIN device_ops AS d ON d.id = p.id
 LEFT JOIN ops AS o ON o.id = d.op
 LEFT JOIN op_efficiency AS e
