@@ -58,6 +58,16 @@ def test_work_belongs_to_the_modules_of_its_launch_or_its_forward_op(tmp_path: P
     assert [module_label(one) for one in found] == ["Model", "Layer x2", "Linear x2", "outside of modules"]
 
 
+def test_the_backward_pass_of_ops_from_before_the_recording_is_left_out(tmp_path: Path) -> None:
+    events = [
+        event
+        for event in trained()
+        if event.get("args", {}).get("Sequence number", 2) > 1 or "Backward" in event["name"]
+    ]
+    found = modules_of(events, tmp_path / "trace.json")
+    assert [(one.path, one.backward_ns) for one in found if one.depth < 2] == [("Model", 220_000), (None, 0)]
+
+
 def test_modules_that_checkpointing_calls_again_are_those_of_the_forward_pass(tmp_path: Path) -> None:
     events = [step(1, 0, 20_000), module("Model_0", 10, 100), module("Layer_0", 20, 60), module("Linear_0", 25, 20)]
     events += op("mm", 30, 1, 100)

@@ -175,7 +175,7 @@ def named_modules(modules: Sequence[ModuleTime]) -> list[str]:
     """The modules that sentences may mention: the outermost ones, and those among which the work is divided.
 
     A part without all modules of its class is left out: a sentence about the calls of the class would contradict its
-    share.
+    share. So are containers, whose names say nothing.
     """
     outermost = [one for one in modules if one.depth == 1 and one.share >= _WEIGHTY]
     outermost.sort(key=lambda one: -one.share)
@@ -183,7 +183,8 @@ def named_modules(modules: Sequence[ModuleTime]) -> list[str]:
     parts = [
         part for part in _large(_module_parts(modules)) if _class_part(whole, part.name).share <= _ALL * part.share
     ]
-    return list(dict.fromkeys([one.module or "" for one in outermost] + [part.name for part in parts]))
+    names = dict.fromkeys([one.module or "" for one in outermost] + [part.name for part in parts])
+    return [name for name in names if name not in _CONTAINERS]
 
 
 def _large(parts: Sequence[Part]) -> list[Part]:

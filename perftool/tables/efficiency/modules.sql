@@ -2,11 +2,11 @@
 -- hierarchy of modules (equal layers share a place), and one per rank for work outside modules.
 --
 -- Work belongs to the modules around its launch. Work of a backward function belongs to the modules around the op that
--- it differentiates; both have the same sequence number. Modules with less than 0.1 % of the rank's work are
--- left out.
+-- it differentiates; both have the same sequence number. Backward work of ops from before the recording is left out. So
+-- are modules with less than 0.1 % of the rank's work.
 --
 -- absent: the trace has no modules (with_stack=True records them), or no device work
--- needs: device_ops, windows, slices, roles, _differentiated
+-- needs: device_ops, windows, slices, roles, ops, _differentiated
 -- empty without: device_ops, roles.role=module
 -- column rank: INTEGER, distributed rank
 -- column path: VARCHAR, classes of the modules from the outermost to this one, joined by ' > '; NULL for work outside modules
@@ -57,6 +57,14 @@ inside_functions AS (
 differentiated AS (
     SELECT function, op AS id, op_track AS lane, op_ts AS ts, op_end AS "end" FROM _differentiated WHERE op IS NOT NULL
 ),
+-- Sequence numbers grow, so functions with a smaller number than every op differentiate ops from before the recording.
+earliest AS (
+    SELECT d.rank, min(o.sequence) AS sequence FROM _differentiated AS d JOIN ops AS o ON o.id = d.op GROUP BY d.rank
+),
+unknown AS (
+    SELECT d.function AS id FROM _differentiated AS d JOIN ops AS o ON o.id = d.function JOIN earliest AS e ON e.rank = d.rank
+    WHERE d.op IS NULL AND o.sequence < e.sequence
+),
 points AS (SELECT id, lane, ts, "end" FROM launched UNION SELECT id, lane, ts, "end" FROM differentiated),
 innermost AS (
     SELECT p.inside AS id, arg_max(c.id, (c.ts, -c."end", c.id)) AS call
@@ -69,8 +77,9 @@ placed AS (
     FROM launched AS l LEFT JOIN inside_functions AS f USING (id) LEFT JOIN functions AS u ON u.id = f.function
     LEFT JOIN differentiated AS d USING (function)
     LEFT JOIN innermost AS i ON i.id = l.id LEFT JOIN calls AS c ON c.id = i.call LEFT JOIN innermost AS b ON b.id = d.id
+    LEFT JOIN unknown AS x ON x.id = f.function
     LEFT JOIN paths AS p ON p.id = CASE WHEN c.ts < u.ts THEN coalesce(b.call, i.call) ELSE coalesce(i.call, b.call) END
-    GROUP BY l.rank, coalesce(p.path, [])
+    WHERE x.id IS NULL OR p.path IS NOT NULL GROUP BY l.rank, coalesce(p.path, [])
 ),
 totals AS (SELECT rank, sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) AS ns FROM placed GROUP BY rank),
 -- The work of a place also counts for the places that contain it.
