@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -33,13 +33,15 @@ from perftool.readers.files.runs import (
     doubts_about_unreadable,
     is_recording,
     newest_profiles,
+    parts_in_doubt,
     require_one_run,
 )  # fmt: skip
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.files.walk import links_out, walk
 from perftool.readers.flight import dump
-from perftool.readers.nodes import holds_host_trace, post_graph
+from perftool.readers.identity import identify
+from perftool.readers.nodes import holds_host_trace, host_trace_rank, post_graph
 from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace import envelope
 from perftool.readers.trace.envelope import holds_events, holds_times
@@ -64,6 +66,8 @@ _LONGEST_LINE = 64 << 10
 _EVERYTHING = ("**", f"**{os.sep}*")
 _UNCLEAR = "not read, because it does not look like a trace"
 _LATER = "left out because it is only a part of a recording, although it is newer than"
+_WITHOUT_TRACES = "are not read: they are used only if there are no traces"
+_SEPARATE = "check it in a separate call, or leave it out with --exclude"
 _LEAVE_OUT = "leave it out with --exclude, or name the files to read"
 # At most this many unread files in a folder are listed one by one.
 _MOST_LISTED = 3
@@ -140,7 +144,11 @@ def find_inputs(
     of_patterns = [found for path, found in zip(texts, of_texts, strict=True) if _is_no_folder(path)]
     named = [file for found in of_texts for file in found.files]
     others = [file for file in selected if file in selected_texts]
-    if not traces:
+    archives: Sequence[str] = ()
+    if traces:
+        beyond = (file for found in expanded for file in found.others)
+        archives = [file for file in dict.fromkeys((*others, *named, *beyond)) if _is_archive(file)]
+    else:
         # An archive of Gaudi's profiler may contain host calls. They are used only if there is no other trace.
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
     if not traces and not others and not named and not parts:
@@ -155,7 +163,10 @@ def find_inputs(
         if not as_one_run:
             require_one_run(chosen)
     nearby = [] if texts or not companions else _companions_of(chosen)
-    companion_files = _of_run([file for file in nearby if not is_excluded(file, patterns)], chosen)
+    # Files that were given are read, whatever their names say.
+    given_files = {os.path.abspath(file) for file in (*others, *named) if not is_url(file)}
+    nearby = [file for file in nearby if os.path.abspath(file) not in given_files and not is_excluded(file, patterns)]
+    companion_files = _of_run(nearby, chosen)
     found = (*others, *named, *companion_files.files)
     chosen_by = (*expanded, *of_patterns, companion_files)
     known_parts = set(parts)
@@ -173,7 +184,12 @@ def find_inputs(
     given_or_read = {*read, *paths, *texts}
     left_out = (*(file for one in chosen_by for file in one.others), *(file for file in traces if file not in read))
     given = zip((*paths, *texts), (*expanded, *of_texts), strict=True)
-    itself = [one.files for path, one in given if path in one.files or _is_no_folder(path)]
+    itself = frozenset(chain(*(one.files for path, one in given if path in one.files or _is_no_folder(path))))
+    # With --run, the user has left the files of other recordings out.
+    archives = [file for file in archives if run is None or file in itself]
+    unread_archives = tuple(_unread_archives(archives, chosen, itself))
+    read_archives = {*others, *named}
+    notes += tuple(f"{one.file}: {one.why}" for one in unread_archives if one.file in read_archives)
     return Inputs(
         tuple(chosen),
         tuple(dict.fromkeys(found)),
@@ -181,13 +197,39 @@ def find_inputs(
         tuple(dict.fromkeys(parts)),
         tuple(aside),
         left_out=left_out,
-        named=frozenset(chain(*itself)),
+        named=itself,
         unread_parts=unread_parts,
         doubts=(
             *(doubt for found in chosen_by for doubt in found.doubts if doubt.file not in given_or_read),
             *(Doubt(one.path, f"{_LATER} {one.instead}", _LEAVE_OUT) for one in aside if one.is_later),
+            *unread_archives,
         ),
     )
+
+
+def _is_archive(path: str) -> bool:
+    return not is_url(path) and path.lower().endswith(".hltv")
+
+
+def _unread_archives(archives: Iterable[str], traces: Sequence[str], named: Collection[str]) -> Iterator[Doubt]:
+    """Doubts about ``archives`` whose host calls are not read, although none of the ``traces`` has their rank.
+
+    If ``traces`` are all ranks of a run, only an archive that the user ``named`` may be of this run.
+    """
+    known = list(map(identify, traces))
+    ranks = {own.rank for own in known}
+    # A trace that does not state its rank may have the rank of one archive.
+    unstated = sum(own.rank is None for own in known)
+    is_complete = all(own.world_size == len(traces) for own in known)
+    for archive in archives:
+        rank = host_trace_rank(archive)
+        if rank is None or rank in ranks:
+            continue
+        if unstated:
+            unstated -= 1
+            ranks.add(rank)
+        elif archive in named or not is_complete:
+            yield Doubt(archive, f"its calls of the host (rank {rank}) {_WITHOUT_TRACES}", _SEPARATE)
 
 
 def is_part(path: str) -> bool:
@@ -285,8 +327,18 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     foreign = beside.difference(kept.files)
     remaining = [file for file in remaining if file not in foreign]
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
-    others = (*picked.others, *profiled.others, *kept.others)
-    unread_parts = tuple(file for file in parts if Path(file).parent not in other_folders and wanted.allows(file))
+    archives_there = [
+        file for file in texts if Path(file).parent in other_folders and _is_archive(file) and wanted.allows(file)
+    ]
+    others = (*picked.others, *profiled.others, *kept.others, *archives_there)
+    # With --run, the user has left the other recordings out.
+    beyond = [] if wanted.run is not None else [file for file in parts if Path(file).parent in other_folders]
+    doubtful_parts = set(parts_in_doubt(picked.files, beyond))
+    unread_parts = tuple(
+        file
+        for file in parts
+        if (Path(file).parent not in other_folders or file in doubtful_parts) and wanted.allows(file)
+    )
     doubts = (
         *picked.doubts,
         *(doubts_about_unreadable(picked.files, unreadable_there) if wanted.run is None else ()),

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -268,6 +269,93 @@ def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
     assert run("lint", "folder/*", "--select", "GAP101", "--statistics") == 0
     assert run("analyze", "folder", "--select", "GAP101") == 0
     assert "folder/rank1.part was not read: its folder contains traces; name the files to read" in run.err
+
+
+@pytest.mark.parametrize(
+    ("ranks", "part", "part_s", "code"),
+    [
+        ((0, 2), "old/rank1.part", 1.7e9 + 3600, 2), ((0, 2), "old/rank1.part", 1.7e9 - 60, 2),
+        ((0, 2), "old/rank0.part", 1.7e9 - 3600, 0), ((0, 1), "old/rank1.part", 1.7e9 - 3600, 0),
+        ((None, None), "old/run.part", 1.7e9 - 3600, 0), ((None, None), "old/run.part", 1.7e9 + 3600, 2),
+        ((0, 2), "old/rank1.part", 1.7e9 - 3600, 2), ((0, 2), "old/run.part", 1.7e9 - 3600, 2),
+    ],
+    ids=["newer", "a minute older", "old, same rank", "old, complete", "old, no ranks", "newer, no ranks",
+         "old, missing rank", "old, any rank"],
+)  # fmt: skip
+def test_a_gate_passes_no_part_in_the_folder_of_an_older_run(
+    run: Run, ranks: tuple[int | None, int | None], part: str, part_s: float, code: int
+) -> None:
+    rank, size = ranks
+    info = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": size}}
+    for folder, at, pid in (("old", 1.6e15, 4242), ("new", 1.7e15, 4243)):
+        path = trace(
+            f"folder/{folder}/trace.json", json.dumps({"traceEvents": [x("aten::mm", at, 5, pid=pid)], **info})
+        )
+        os.utime(path, (at / 1e6,) * 2)
+    Path("folder", part).write_bytes(b"part")
+    os.utime(f"folder/{part}", (part_s,) * 2)
+    assert run("lint", "folder", "--select", "GAP101") == code
+    assert (f"folder/{part} was not read: its folder contains traces; a gate needs every rank" in run.err) == (code > 0)
+    assert run("lint", "folder", "--select", "GAP101", "--run", "new") == 0
+
+
+HOST_TRACE = "prof-data/host/host_trace.json"
+
+
+def archive(path: str, rank: int | None) -> None:
+    """An archive of Gaudi's profiler that contains only the calls of the host."""
+    info = {} if rank is None else {"distributedInfo": {"rank": rank}}
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr(HOST_TRACE, document([x("aten::mm", 1.7e15, 5e5)], **info))
+
+
+@pytest.mark.parametrize(
+    ("traces", "archives", "named", "doubt"),
+    [
+        ({"rank0.json": (0, 2)}, {"rank1.hltv": None}, ["."], "rank1.hltv"),
+        ({"rank0.json": (0, 2)}, {"rank1.hltv": 1}, ["rank0.json", "./rank1.hltv"], "./rank1.hltv"),
+        ({"rank0.json": (0, 2)}, {"run.hltv": 1}, ["."], "run.hltv"),
+        ({"rank0.json": (0, 2)}, {"rank0.hltv": None, "run.hltv": None}, ["."], None),
+        ({"rank0.json": (0, 2)}, {"rank1.hltv": None}, ["rank0.json"], None),
+        ({"rank0.json": (0, 1)}, {"rank1.hltv": None}, ["."], None),
+        ({"rank0.json": (0, 1)}, {"rank1.hltv": None}, ["*.*"], "rank1.hltv"),
+        ({"trace.json": (None, None)}, {"rank1.hltv": None}, ["."], None),
+        ({"trace.json": (None, None)}, {"rank0.hltv": None, "rank1.hltv": None}, ["."], "rank1.hltv"),
+        ({"rank0.json": (0, 2)}, {"old/rank1.hltv": None}, ["."], "old/rank1.hltv"),
+    ],
+    ids=["name", "named", "metadata", "same rank", "not given", "complete", "complete, named", "no rank", "two ranks",
+         "folder of an older run"],
+)  # fmt: skip
+def test_a_gate_needs_the_host_calls_of_all_ranks(
+    run: Run, traces: dict[str, tuple[int | None, int | None]], archives: dict[str, int | None], named: list[str],
+    doubt: str | None,
+) -> None:  # fmt: skip
+    for name, (rank, size) in traces.items():
+        info = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": size}}
+        trace(name, document([x("aten::mm", 1.7e15, 5)], **info).decode())
+        if any(other.startswith("old/") for other in archives):
+            trace(f"old/{name}", document([x("aten::mm", 1.6e15, 5)], **info).decode())
+    for name, stated in archives.items():
+        archive(name, stated)
+    assert run("lint", *named, "--select", "GAP101") == (2 if doubt else 0)
+    assert (f"habana_perf_tool: {doubt}: its calls of the host (rank 1) are not read" in run.err) == bool(doubt)
+
+
+def test_a_note_names_an_archive_whose_host_calls_are_not_read(run: Run) -> None:
+    trace("rank0.json", document([x("aten::mm", 1.7e15, 5)], distributedInfo={"rank": 0, "world_size": 2}).decode())
+    archive("rank1.hltv", None)
+    assert run("analyze", "rank0.json", "rank1.hltv") == 0
+    note = "rank1.hltv: its calls of the host (rank 1) are not read: they are used only if there are no traces"
+    assert (run.err.splitlines()[0], "left out" in run.err) == (note, False)
+    assert run("diff", "rank0.json", ".", "--fail-if", "slower:5%") == 2
+    assert "rank1.hltv: its calls of the host (rank 1) are not read" in run.err
+
+
+def test_a_damaged_archive_of_another_rank_may_contain_host_calls(run: Run) -> None:
+    trace("rank0.json", document([x("aten::mm", 1.7e15, 5)], distributedInfo={"rank": 0, "world_size": 2}).decode())
+    Path("rank1.hltv").write_bytes(b"\x1f\x8bdamaged")
+    assert run("lint", ".", "--select", "GAP101") == 2
+    assert "rank1.hltv: its calls of the host (rank 1) are not read" in run.err
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (None, None), (3, None)], ids=["a size", "no size", "one size"])

@@ -276,10 +276,28 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
 
 def doubts_about_unreadable(chosen: Sequence[str], left_out: Sequence[str]) -> Iterator[Doubt]:
     """Doubts about unreadable files in the folders of other recordings: they may be newer than the ``chosen`` one."""
-    newest_ns = max((_describe(file).saved_ns for file in chosen), default=0)
+    newest_ns = _newest_ns(chosen)
     for file in left_out:
         if _describe(file).saved_ns > newest_ns - _APART_NS:
             yield Doubt(file, f"{_LEFT_OUT}, but {_UNREADABLE}")
+
+
+def parts_in_doubt(chosen: Sequence[str], parts: Sequence[str]) -> Iterator[str]:
+    """The ``parts`` in the folders of other recordings that may be newer than the ``chosen`` one, or may contain a rank
+    that it lacks."""
+    newest_ns = _newest_ns(chosen)
+    identities = list(map(identify, chosen))
+    ranks = {own.rank for own in identities}
+    # A recording without ranks is of one process. One that knows its size and has each rank is complete.
+    may_lack = None not in ranks and all(own.world_size != len(chosen) for own in identities)
+    for part in parts:
+        is_newer = is_url(part) or os.stat(part).st_mtime_ns > newest_ns - _APART_NS
+        if is_newer or (may_lack and rank_of(part) not in ranks):
+            yield part
+
+
+def _newest_ns(files: Iterable[str]) -> int:
+    return max((_describe(file).saved_ns for file in files), default=0)
 
 
 def _ranks_lacking(chosen: Run, other: Run) -> list[str]:

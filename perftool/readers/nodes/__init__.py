@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perftool.errors import InputError
+from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.stream import reads_once
+from perftool.readers.files.unchanged import once_per_file
+from perftool.readers.identity import identify
 
 HOST_TRACE = ".host_trace.json"
 # The longest file name without its suffix, in bytes. File systems allow 255 for the whole name.
@@ -33,6 +36,25 @@ def holds_host_trace(path: str) -> bool:
     from perftool.readers.nodes.bundle import has_host_trace
 
     return has_host_trace(path)
+
+
+@once_per_file
+def host_trace_rank(path: str) -> int | None:
+    """The rank of the host calls in an archive, as they or the name of the archive state it. None if it is unknown, or
+    if the archive contains no host calls. An archive that cannot be read may contain some.
+    """
+    if reads_once(path) or not is_bundle(path):
+        return None
+    from perftool.readers.nodes.bundle import may_have_host_trace
+
+    if not may_have_host_trace(path):
+        return None
+    try:
+        with as_trace(path) as copy:
+            stated = identify(copy).rank
+    except InputError:
+        stated = None
+    return rank_of(path) if stated is None else stated
 
 
 @contextmanager

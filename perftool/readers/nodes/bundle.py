@@ -114,6 +114,15 @@ def has_host_trace(path: str) -> bool:
         return False
 
 
+def may_have_host_trace(path: str) -> bool:
+    """Whether the archive contains host calls, or is damaged, so that this is unknown."""
+    try:
+        with _Members(path) as members:
+            return any(name == _HOST for name, _ in members) or bool(members.issues)
+    except InputError:
+        return True
+
+
 def copy_host_trace(path: str, into: Path) -> None:
     """Write the trace of host calls to the file ``into``. Raises InputError if there is none."""
     with _Members(path) as members:
