@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perftool.errors import TerminatedError
-from perftool.sim.places import of_rank, place
+from perftool.sim.machine.write import require_replaceable
+from perftool.sim.places import files, of_rank, place
 
 # How often to check for processes that have ended, and how long a process may take to end on request.
 _LOOK_S, _END_S = 0.05, 10.0
@@ -23,9 +24,12 @@ def run_ranks(
     """Run ``script`` in ``ranks`` processes, with ``options`` for ``python -m perftool.sim``.
 
     Returns the exit code of the first process that fails, or 0, and the traces. If a process fails, the others are
-    terminated, because they would wait for it.
+    terminated, because they would wait for it. Raises PerfToolError, before any process starts, if a rank would replace
+    a file that is not from a simulation.
     """
     target = place(script, output).resolve()
+    for rank in range(ranks):
+        require_replaceable(*files(of_rank(target, rank)))
     command = [sys.executable, "-m", "perftool.sim", *options, "-o", str(target), str(script), *args]
     shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // ranks)), **os.environ}

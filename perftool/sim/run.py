@@ -12,7 +12,7 @@ from perftool.sim import MODES, Simulated, require_script
 from perftool.sim.machine.annotations import PROFILER_STEP
 from perftool.sim.machine.costs import device_facts
 from perftool.sim.machine.steps import SOURCES
-from perftool.sim.machine.write import require_writable
+from perftool.sim.machine.write import require_replaceable, require_writable
 from perftool.sim.places import files, place
 from perftool.sim.session.script import run_script
 from perftool.sim.session.simulation import Simulation
@@ -39,8 +39,7 @@ def run(
     require_script(script)
     trace, log, metrics = files(place(script, output))
     require_apart([str(trace), str(log), str(metrics)], [str(script)])
-    if not trace.exists() and (other := next((path for path in (log, metrics) if path.exists()), None)):
-        raise PerfToolError(f"{other} would be overwritten, but it is not from a simulation; choose another -o")
+    require_replaceable(trace, log, metrics)
     for path in (trace, log, metrics):
         require_writable(path)
     simulation = Simulation(device_facts(device), mode)
@@ -49,9 +48,12 @@ def run(
         settings = Settings(device, mode, max_steps, skip_steps, steps_from, trace.resolve(), Path(folder))
         with standing_in(simulation, max_steps, steps_from), spawning(settings):
             exit_code, interrupted = run_script(simulation, script, args)
+        settings.require_written()
         spawned = settings.written()
     skipped = simulation.finish(skip_steps, steps_from)
     if machine.used or not spawned:
+        # The script may have written files of its own under these names.
+        require_replaceable(trace, log, metrics)
         simulation.write(trace, log, metrics, interrupted)
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)
     return Simulated(

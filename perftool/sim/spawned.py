@@ -12,7 +12,9 @@ from multiprocessing import spawn, util
 from pathlib import Path
 from typing import Any
 
+from perftool.errors import PerfToolError
 from perftool.sim.machine.costs import device_facts
+from perftool.sim.machine.write import require_replaceable
 from perftool.sim.patches import attribute
 from perftool.sim.places import files, of_rank
 from perftool.sim.session.simulation import Simulation
@@ -26,7 +28,8 @@ _EARLY = 200
 @dataclass(frozen=True)
 class Settings:
     """What a process gets from its parent: options, the path of its ``trace``, and the folder ``started``, in which
-    each rank that writes a trace creates a file named after the rank."""
+    each rank that writes a trace creates a file named after the rank. If a rank may not write its files, a file
+    ``refused`` there says why."""
 
     device: str
     mode: str
@@ -38,7 +41,30 @@ class Settings:
 
     def written(self) -> tuple[Path, ...]:
         """The traces that ranks have written."""
-        return tuple(of_rank(self.trace, rank) for rank in sorted(int(each.name) for each in self.started.iterdir()))
+        ranks = sorted(int(each.name) for each in self.started.iterdir() if each.name.isdigit())
+        return tuple(of_rank(self.trace, rank) for rank in ranks)
+
+    def require_written(self) -> None:
+        """Raise PerfToolError if a rank did not write its files, because they would replace others."""
+        if self._refused.exists():
+            raise PerfToolError(self._refused.read_text(encoding="utf-8", errors="surrogateescape"))
+
+    def write(self, simulation: Simulation) -> None:
+        """Write the files of a rank, unless those of any rank would replace files that are not from a simulation."""
+        try:
+            for rank in {*range(simulation.ranks), simulation.rank}:
+                require_replaceable(*files(of_rank(self.trace, rank)))
+        except PerfToolError as error:
+            if self.started.is_dir():
+                self._refused.write_text(str(error), encoding="utf-8", errors="surrogateescape")
+            return
+        simulation.write(*files(of_rank(self.trace, simulation.rank)), None)
+        if self.started.is_dir():
+            (self.started / str(simulation.rank)).touch()
+
+    @property
+    def _refused(self) -> Path:
+        return self.started / "refused"
 
 
 class _SimulationStart:
@@ -82,6 +108,4 @@ def _leave(simulation: Simulation, settings: Settings, stack: ExitStack, owner: 
     if simulation.ranks == 1 and not simulation.machine.used:
         return
     simulation.finish(settings.skip_steps, settings.steps_from)
-    simulation.write(*files(of_rank(settings.trace, simulation.rank)), None)
-    if settings.started.is_dir():
-        (settings.started / str(simulation.rank)).touch()
+    settings.write(simulation)

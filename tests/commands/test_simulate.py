@@ -87,6 +87,51 @@ def test_an_unwritable_place_is_reported_before_the_script_runs(run: Run, tmp_pa
     assert run.err == f"habana_perf_tool: {tmp_path / 'taken'}: cannot write (Is a directory)\n"
 
 
+REPLACED = "would be overwritten, but it is not from a simulation; choose another -o\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "name"),
+    [(1, "run.json"), (1, "run.log"), (1, "run.metrics.json"), (2, "run.rank0.log"), (2, "run.rank1.json")],
+)
+def test_only_files_of_a_simulation_are_replaced(run: Run, tmp_path: Path, ranks: int, name: str) -> None:
+    Path(name).write_text('{"simulated": {}, "traceEvents": []}')
+    if name == "run.metrics.json":
+        # A recording, and the log of a simulation.
+        Path("run.json").write_text('{"traceEvents": []}')
+        Path("run.log").write_text("simulated by habana_perf_tool: virtual time, not recorded on a device\n")
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert simulate(run, SCRIPT, "--no-report", "-o", "run.json", "--ranks", str(ranks)) == 2
+    first = name if name != "run.metrics.json" else "run.json"
+    assert (run.out, run.err) == ("", f"habana_perf_tool: {tmp_path / first} {REPLACED}")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.suffix != ".py"} == before
+
+
+def test_files_of_a_simulation_are_replaced(run: Run, tmp_path: Path) -> None:
+    for again in ("first", "second"):
+        assert simulate(run, SCRIPT, "--no-report", "-o", "run.json.gz", again) == 3
+    Path("run.log").unlink()
+    assert simulate(run, SCRIPT, "--no-report", "-o", "run.json.gz") == 2
+    assert run.err == f"habana_perf_tool: {tmp_path / 'run.metrics.json'} {REPLACED}"
+    Path("run.metrics.json").unlink()
+    assert simulate(run, SCRIPT, "--no-report", "-o", "run.json.gz") == 3
+
+
+def test_a_file_that_the_script_wrote_is_not_replaced(run: Run, tmp_path: Path) -> None:
+    assert (
+        simulate(
+            run,
+            "import pathlib\npathlib.Path('run.log').write_text('mine')\n" + SCRIPT,
+            "--no-report",
+            "-o",
+            "run.json",
+        )
+        == 2
+    )
+    assert run.err == f"habana_perf_tool: {tmp_path / 'run.log'} {REPLACED}"
+    assert (Path("run.log").read_text(), Path("run.json").exists()) == ("mine", False)
+
+
 def test_skipping_all_steps_leaves_nothing_to_report(run: Run) -> None:
     source = "import torch\nx = torch.ones(4, device='hpu')\nfor _ in range(3):\n    x.sum().item()\n"
     source += "    import habana_frameworks.torch.core as core; core.mark_step()\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import orjson
@@ -14,8 +15,9 @@ import pytest
 from sim.runs import run
 
 from perftool import open_trace
+from perftool.errors import PerfToolError
 from perftool.model.devices import known_devices
-from perftool.sim import ranks, simulate_ranks
+from perftool.sim import ranks, simulate, simulate_ranks
 from perftool.sim.machine.costs import default_costs
 from perftool.sim.machine.network import Collective
 
@@ -113,6 +115,17 @@ def test_the_traces_of_both_ranks_are_one_run(pair: tuple[Any, list[str], Path])
         _, waited = trace.query("SELECT rank FROM waits GROUP BY rank ORDER BY sum(waited_ns) DESC LIMIT 1")
     assert {(rank, "all_reduce", 5, 4 * 4 * (64 * 32 + 32) + 4) for rank in range(2)} < set(found)
     assert waited == [(0,)]
+
+
+@pytest.mark.parametrize("name", ["run0.rank1.log", "run0.rank1.metrics.json", "run0.rank0.json"])
+def test_ranks_that_a_script_spawns_replace_only_files_of_a_simulation(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    script = tmp_path / "script.py"
+    script.write_text("import torch\nimport habana_frameworks.torch.core as htcore\n" + dedent(SPAWNED))
+    with pytest.raises(PerfToolError, match=f"{name} would be overwritten, but it is not from a simulation"):
+        simulate(script, [str(tmp_path)], output=tmp_path / "run0.json")
+    assert [path.name for path in tmp_path.glob("run0*")] == [name]
+    assert (tmp_path / name).read_text() == "mine"
 
 
 @pytest.mark.parametrize(

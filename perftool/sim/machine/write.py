@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
+from perftool.errors import PerfToolError
 from perftool.model.devices import DeviceFacts
 from perftool.output_file import write_errors_named, write_file
 from perftool.sim.machine.recorder import MAIN, Event
@@ -16,6 +18,8 @@ from perftool.sim.machine.recorder import MAIN, Event
 # The zero of the trace's relative times; like Kineto's, it is the start of a three-month interval.
 BASE_NS = 1_727_743_122_000_000_000
 NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
+# A simulated trace states what it is before its events, and within this many bytes.
+_HEAD_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,41 @@ def write(path: Path, data: bytes) -> None:
     """Write ``data``, compressed when the name ends in ``.gz``. Raises PerfToolError if ``path`` cannot be written."""
     _make_folder(path)
     write_file([gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data], path)
+
+
+def require_replaceable(trace: Path, log: Path, metrics: Path) -> None:
+    """Raise PerfToolError if writing the files of a run would replace a file that is not from a simulation.
+
+    Nothing in a metrics file says that it is simulated, so the trace and the log next to it must say so.
+    """
+    # Another process may write these files meanwhile, the metrics last. So what exists is known before it is read.
+    checks: dict[Path, Callable[[], bool]] = {
+        trace: lambda: _is_simulated_trace(trace),
+        log: lambda: _is_simulated_log(log),
+        metrics: lambda: _is_simulated_trace(trace) and _is_simulated_log(log),
+    }
+    for path, is_simulated in checks.items():
+        # Devices and pipes are not replaced, and folders cannot be.
+        if path.is_file() and not is_simulated():
+            raise PerfToolError(f"{path} would be overwritten, but it is not from a simulation; choose another -o")
+
+
+def _is_simulated_trace(path: Path) -> bool:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        top = orjson.loads(head[: head.index(b',"traceEvents":')] + b"}")
+        return bool(top["simulated"]["note"] == NOTE)
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
+        return False
+
+
+def _is_simulated_log(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(NOTE)) == NOTE.encode()
+    except OSError:
+        return False
 
 
 def require_writable(path: Path) -> None:
