@@ -31,6 +31,7 @@ from perftool.replay.tables import replayed_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
 from perftool.store.rank_export import corrupt_as_input_error, spans_ranks
+from perftool.store.readings import with_unused_noted
 from perftool.store.sandbox.sandbox import Bounds, Result
 from perftool.store.trace_store import QUERY_TIME_LIMIT_S, TraceStore
 
@@ -82,12 +83,18 @@ class Run:
         reading was. A part file is unrecognised if it contains only logs in which nothing was recognised.
         """
         blank = [path for path, made in self._given if path in self._inputs.named and made.is_blank]
-        named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
         inputs = [read for read in self.report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}
-        named |= {read.path for read in inputs if is_named_like_dump(read.path) and read.kind != "flight_record"}
+        named = self._named | {
+            read.path for read in inputs if is_named_like_dump(read.path) and read.kind != "flight_record"
+        }
         empty = named - used
         return [*blank, *(path for path in dict.fromkeys(read.path for read in inputs) if path in empty)]
+
+    @property
+    def _named(self) -> set[str]:
+        """The inputs that the user named, as reports show them."""
+        return {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -241,7 +248,8 @@ class Run:
     def _add_texts(self, store: TraceStore) -> None:
         readings, failed = self._texts
         store.unreadable += [*self._before.failed, *failed]
-        for reading in (*self._before.readings, *readings):
+        local = set(map(shown_path, self._inputs.texts))
+        for reading in with_unused_noted([*self._before.readings, *readings], self._named, local):
             store.add_reading(reading)
 
     def _say(self, stage: str) -> None:

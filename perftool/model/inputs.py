@@ -20,6 +20,8 @@ ReadingKind = Literal[
 InputKind = Literal["trace", ReadingKind]
 # The kind of issue for the parts of a file that only other programs can read.
 UNREAD = "not read"
+# The kind of issue for results of a benchmark client, or pages of a server, that are not used because others are.
+UNUSED = "not used"
 # Issues without loss of events: repairs, notes, and events that the recording itself cut off. ``diff`` and ``trend`` do
 # not judge a run with any other issue.
 _NOTHING_LOST = (

@@ -80,15 +80,23 @@ class ServingNumber:
 
 @dataclass(frozen=True, slots=True)
 class ClientResult:
-    """The result of one run of a benchmark client. A printed result is rounded, so it is not ``exact``."""
+    """The result of one run of a benchmark client. A printed result is rounded, so it is not ``exact``.
+
+    ``date`` is when the run ended, as in 20260131-235959; empty if the result does not state it.
+    """
 
     numbers: tuple[ServingNumber, ...]
     exact: bool = True
+    date: str = ""
 
     @property
     def requests(self) -> float:
         """The number of successful requests; 0 if the result does not state it."""
-        return next((one.value for one in self.numbers if one.name == "requests"), 0)
+        return self.value("requests")
+
+    def value(self, name: str) -> float:
+        """The first number called ``name``; 0 if there is none."""
+        return next((one.value for one in self.numbers if one.name == name), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from perftool.model.hpu_ops import is_registered, unsupported
-from perftool.model.inputs import UNREAD, ImportIssue, InputFile
+from perftool.model.inputs import UNREAD, UNUSED, ImportIssue, InputFile
 from perftool.model.nodes import GraphNode, NodeRun
 from perftool.model.records import CapturedKernel, CompilationRecord, LogReading
 from perftool.op_costs.graph_nodes import node_flops
@@ -19,6 +19,7 @@ from perftool.readers.files.stream import STDIN
 from perftool.readers.logs.compilation_choice import chosen_compilations
 from perftool.readers.logs.fallback_totals import FallbackTotal, fallback_totals
 from perftool.readers.serving.chosen import chosen_result, server_numbers
+from perftool.readers.serving.unused import Served, unused
 from perftool.units import NS_PER_US
 
 
@@ -40,7 +41,7 @@ class Reading:
             rank=ranks[0] if len(ranks) == 1 else None,
             bytes=self.size,
             events=reading.records,
-            status="repaired" if any(issue.kind != UNREAD for issue in reading.issues) else "ok",
+            status="repaired" if any(issue.kind not in (UNREAD, UNUSED) for issue in reading.issues) else "ok",
             issues=reading.issues,
         )
 
@@ -54,6 +55,26 @@ def read_text(path: str) -> Reading:
     size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)
     with local_copy(path) as place:
         return Reading(shown, size, text_input.read(place))
+
+
+def with_unused_noted(readings: Sequence[Reading], named: Collection[str], local: Collection[str]) -> list[Reading]:
+    """Note in ``readings`` which results of a benchmark client and pages of a server are not used, perhaps wrongly.
+
+    ``named`` are the paths that the user named, and ``local`` those of files on this machine.
+    """
+    notes = unused([Served(one.path, one.reading, _saved_ns(one.path, local), one.path in named) for one in readings])
+    return [
+        replace(
+            one,
+            reading=replace(one.reading, issues=(*one.reading.issues, *(ImportIssue(UNUSED, 1, why) for why in found))),
+        )
+        for one, found in zip(readings, notes, strict=True)
+    ]
+
+
+def _saved_ns(path: str, local: Collection[str]) -> int | None:
+    """When a file was last changed, in ns since 1970; None if that is unknown."""
+    return os.stat(path).st_mtime_ns if path in local and os.path.isfile(path) else None
 
 
 def with_rows_limited(readings: Sequence[Reading]) -> list[Reading]:

@@ -351,6 +351,44 @@ def test_a_note_names_an_archive_whose_host_calls_are_not_read(run: Run) -> None
     assert "rank1.hltv: its calls of the host (rank 1) are not read" in run.err
 
 
+def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
+    """The newest result has fewer requests, because some failed."""
+    for day, requests in ((1, 1000), (2, 990)):
+        result = {"completed": requests, "mean_ttft_ms": 50 * day, "duration": 10}
+        trace(f"folder/vllm-infqps-m-2026010{day}-010101.json", json.dumps(result))
+    first, second = sorted(map(str, Path("folder").iterdir()))
+    sentence = (
+        f"habana_perf_tool: {second}: a result of 990 requests is not used: that of 1,000 requests in {first} counts; "
+        "a gate checks every result, so check it in a separate call, or leave it out with --exclude\n"
+    )
+    for named in (["folder"], [first, second], ["folder/*.json"]):
+        assert run("lint", *named, "--budget", "ttft_ms<=60") == 2
+        assert run.err == sentence
+    assert run("lint", second, "--budget", "ttft_ms<=60") == 1
+    assert run("lint", "folder", "--exclude", second, "--budget", "ttft_ms<=60") == 0
+    assert run("analyze", "folder", "--summary-jsonl", "runs.jsonl") == 0
+    assert f"{second}: a result of 990 requests is not used" in run.out
+    assert json.loads(Path("runs.jsonl").read_text())["lost"] == 1
+    trace("folder/run.json")
+    assert run("diff", "folder", "folder", "--fail-if", "slower:5%") == 2
+    assert "run is incomplete, so it is not judged" in run.err
+    # A warm-up before the run that counts is left out rightly.
+    Path(second).rename("folder/vllm-infqps-m-20260101-010000.json")
+    assert run("lint", "folder", "--select", "GAP101") == 0
+
+
+def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
+    for name, started, tokens in (("before", 1.7e9, 1_000_000), ("after", 1.8e9, 10_000)):
+        lines = ["# HELP vllm:generation_tokens_total tokens", f"vllm:generation_tokens_total {tokens}.0",
+                 f"vllm:generation_tokens_created {started}"]  # fmt: skip
+        trace(f"folder/metrics_{name}.txt", "\n".join([*lines, ""]))
+    assert run("lint", "folder", "--select", "SRV202") == 2
+    assert run.err.startswith(
+        "habana_perf_tool: folder/metrics_after.txt: a page of another server, or of one that was"
+    )
+    assert run("lint", "folder/metrics_after.txt", "--select", "SRV202") == 0
+
+
 def test_a_damaged_archive_of_another_rank_may_contain_host_calls(run: Run) -> None:
     trace("rank0.json", document([x("aten::mm", 1.7e15, 5)], distributedInfo={"rank": 0, "world_size": 2}).decode())
     Path("rank1.hltv").write_bytes(b"\x1f\x8bdamaged")

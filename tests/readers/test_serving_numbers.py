@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
 from perftool.readers import text_input
 from perftool.readers.serving import metrics_page
 from perftool.readers.serving.chosen import chosen_result, server_numbers
+from perftool.readers.serving.unused import Served, unused
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -100,6 +103,75 @@ def test_the_largest_result_counts_and_its_exact_form() -> None:
     exact = _result(48, 1.25)
     assert chosen_result([_result(2, 9), exact, _result(48, 1.3, exact=False)]) is exact
     assert chosen_result([]) is None
+
+
+LARGEST = _result(48, 1.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "results", "saved_ns", "is_named", "doubt"),
+    [
+        ("a.json", [_result(40, 9)], 5, False, False),
+        ("a.json", [_result(40, 9)], 15, False, True),
+        ("a.json", [_result(48, 9)], 5, False, False),
+        ("a.json", [_result(48, 9)], 15, False, True),
+        ("a.json", [_result(40, 9)], None, False, True),
+        ("a.json", [_result(40, 9)], 5, True, True),
+        ("a.json", [_result(48, 1.25)], 15, True, False),
+        ("a.txt", [_result(48, 1.254, exact=False)], 15, True, False),
+        ("a.txt", [_result(48, 1.26, exact=False)], 15, True, True),
+        ("a.txt", [_result(40, 9), _result(48, 1.25, exact=False)], 15, True, False),
+        ("a.txt", [_result(48, 1.25, exact=False), _result(40, 9)], 5, False, True),
+        ("a-20260131-120000.json", [_result(40, 9)], 15, False, False),
+        ("a-20260131-123430.json", [_result(40, 9)], 5, False, True),
+        ("a-20269931-120000.json", [_result(40, 9)], 5, False, False),
+        ("a.json", [replace(_result(40, 9), date="20260201-000000")], 5, False, True),
+    ],
+    ids=["older", "newer", "older, as many", "newer, as many", "unknown time", "older, named", "a copy", "printed",
+         "printed, another", "warm-up in one log", "later in one log", "older by name", "at the same time", "no date",
+         "newer by date"],
+)  # fmt: skip
+def test_a_result_that_is_not_used_may_be_the_one_that_counts(
+    name: str, results: list[ClientResult], saved_ns: int | None, is_named: bool, doubt: bool
+) -> None:
+    used = replace(
+        LARGEST, date="20260131-123456", numbers=(*LARGEST.numbers, ServingNumber("duration_s", "value", 60))
+    )
+    files = [
+        Served(name, LogReading(results=tuple(results)), saved_ns, is_named),
+        Served("b.json", LogReading(results=(_result(2, 9), used)), 10, is_named),
+    ]
+    shown = f"{results[-1].requests:.0f} requests"
+    clause = f"a result of {shown} is not used: that of 48 requests in b.json counts"
+    assert unused(files) == [[clause] if doubt else [], []]
+
+
+@pytest.mark.parametrize(
+    ("started", "of_last", "saved_s", "is_named", "doubt"),
+    [
+        (1.0, 1.0, 99, True, False), (9.0, 1.0, 5, False, True), (0.0, 1.0, 0.5, False, False),
+        (0.0, 1.0, 0.5, True, True), (0.0, 1.0, 5, False, True), (0.0, 1.0, None, False, True),
+        (None, None, 5, False, False), (None, None, 11, False, False), (None, None, 13, False, True),
+        (None, None, None, False, False), (None, 1.0, 5, False, True),
+    ],
+    ids=["one server", "restarted", "before the start", "before the start, named", "two servers", "unknown time",
+         "unknown start", "copied", "totals that fall", "unknown start and time", "one start unknown"],
+)  # fmt: skip
+def test_a_page_that_is_not_used_may_be_the_one_that_counts(
+    started: float | None, of_last: float | None, saved_s: float | None, is_named: bool, doubt: bool
+) -> None:
+    pages = [MetricsPage(started, {"output_tokens": 10}), MetricsPage(of_last, {"output_tokens": 30})]
+    saved = [None if saved_s is None else int(saved_s * 1e9), 10_000_000_000]
+    files = [Served(f"{at}.txt", LogReading(pages=(page,)), saved[at], is_named) for at, page in enumerate(pages)]
+    clause = "a page of another server, or of one that was restarted, is not used: that in 1.txt counts"
+    assert unused(files) == [[clause] if doubt else [], []]
+
+
+def test_a_client_states_the_date_of_its_result(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    for date, read in (("20260131-235959", "20260131-235959"), (20260131, ""), ("today", "")):
+        path.write_text(json.dumps({"completed": 4, "mean_ttft_ms": 1, "date": date}))
+        assert [one.date for one in text_input.read(str(path)).results] == [read]
 
 
 def test_pages_of_one_server_are_subtracted() -> None:

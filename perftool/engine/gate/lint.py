@@ -14,8 +14,9 @@ from perftool.engine.report.portable import file_of, make_portable, shown_paths
 from perftool.engine.report.source_places import place_sources
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.settings.settings import Settings
-from perftool.errors import NoInputError
+from perftool.errors import InputError, NoInputError
 from perftool.model.choices import CONFIDENCES, SEVERITIES
+from perftool.model.inputs import UNUSED
 from perftool.model.lint import BaselineEntry, LintFinding, LintReport
 from perftool.model.metrics import metric_names
 from perftool.model.report import Finding, Report
@@ -48,9 +49,11 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
 
     Raises InputError if no input can be read. Lint must not pass an input that it has not checked. So it raises
     NoInputError if the trace of a rank has no event with a duration, if nothing was recognised in the inputs, or if
-    nothing was recognised in a file that the user named.
+    nothing was recognised in a file that the user named. It also raises InputError if a result of a benchmark client or
+    a page of a server is not used, perhaps wrongly.
     """
     report = run.report
+    _require_used(report, plan)
     if not plan.allow_empty:
         _require_events(report, plan)
         _require_records(report, plan)
@@ -93,6 +96,18 @@ def _require_records(report: Report, plan: LintPlan) -> None:
         shown = shown_paths(empty, plan.root, plan.stdin_name)
         reasons.append(unrecognised_text([shown[path] for path in empty]))
     raise NoInputError(f"{'; '.join(reasons)}, so nothing was checked; --allow-empty accepts an empty input")
+
+
+def _require_used(report: Report, plan: LintPlan) -> None:
+    """Raise InputError if a result of a benchmark client, or a page of a server, is not used, perhaps wrongly."""
+    unused = [(read.path, issue.message) for read in report.inputs for issue in read.issues if issue.kind == UNUSED]
+    if not unused:
+        return
+    (path, why), *rest = unused
+    shown = shown_paths([path], plan.root, plan.stdin_name)[path]
+    more = f" (and {len(rest)} more)" if rest else ""
+    way = "check it in a separate call, or leave it out with --exclude"
+    raise InputError(f"{shown}: {why}{more}; a gate checks every result, so {way}")
 
 
 def unrecognised_text(paths: Iterable[str]) -> str:

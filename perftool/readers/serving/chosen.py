@@ -21,7 +21,7 @@ def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
     are ordered by their totals. A folder may contain pages from before and after a restart, so this uses the server
     with the most output tokens.
     """
-    ordered = sorted(pages, key=lambda page: page.totals.get("output_tokens", 0))
+    ordered = _ordered(pages)
     if not ordered:
         return
     last = ordered[-1]
@@ -34,3 +34,13 @@ def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
                 yield ServingNumber(name, "mean", value / grown[f"{name} count"])
         elif value >= 0 and not name.endswith(" count"):
             yield ServingNumber(name, "total", value)
+
+
+def last_page(pages: Iterable[MetricsPage]) -> MetricsPage | None:
+    """The page with the most output tokens."""
+    ordered = _ordered(pages)
+    return ordered[-1] if ordered else None
+
+
+def _ordered(pages: Iterable[MetricsPage]) -> list[MetricsPage]:
+    return sorted(pages, key=lambda page: page.totals.get("output_tokens", 0))
