@@ -44,7 +44,7 @@ from perftool.readers.identity import identify
 from perftool.readers.nodes import holds_host_trace, host_trace_rank, post_graph
 from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace import envelope
-from perftool.readers.trace.envelope import holds_events, holds_times
+from perftool.readers.trace.envelope import LONGEST_EVENT_KEY, holds_events, holds_times, shows_events
 from perftool.readers.trace.event_text import EVENT_START
 from perftool.readers.trace.profiler_csv import is_profiler_csv, stated_device
 
@@ -462,12 +462,18 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
 
 @once_per_file
 def _shows_events(path: str) -> bool:
-    """Whether the beginning of a file, which may be damaged, has a key that only events have."""
+    """Whether a file, which may be damaged, contains a key that only events have, anywhere and however it is
+    written."""
+    before = b""
     try:
         with ByteStream(path) as stream:
-            return b'"ph"' in stream.head(BLOCK)
+            for block in stream.blocks():
+                if shows_events(before + block):
+                    return True
+                before = block[-LONGEST_EVENT_KEY:]
     except InputError:
         return True
+    return False
 
 
 def _whole_json(path: str) -> tuple[Any, bytes]:

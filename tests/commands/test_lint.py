@@ -614,6 +614,23 @@ def test_a_damaged_trace_with_the_name_of_another_file_is_no_such_file(run: Run,
     assert f"{name}" in run.out + run.err
 
 
+@pytest.mark.parametrize("kind", ["plain", "escaped", "long", "in a string"])
+@pytest.mark.parametrize("named", [["folder"], ["folder/rank0.json", "folder/rank1.json"]], ids=["folder", "named"])
+def test_a_trace_behind_lines_of_a_log_is_no_log(run: Run, named: list[str], kind: str) -> None:
+    line = "INFO 01-01 10:00:00 [x.py:1] Model loading took 1.0 GiB memory\n"
+    for rank in (0, 1):
+        info = {"rank": rank, "world_size": 2}
+        trace(f"folder/rank{rank}.json", document([x("aten::mm", 10, 500)], distributedInfo=info).decode())
+    text = Path("folder/rank1.json").read_text()
+    if kind == "escaped":
+        text = text.replace('"ph"', r'"\u0070h"').replace('"traceEvents"', r'"\u0074raceEvents"')
+    if kind == "in a string":
+        text = json.dumps({"text": text})
+    Path("folder/rank1.json").write_text(line * (200_000 if kind == "long" else 1) + text)
+    assert run("lint", *named, "--select", "TRC") == 1
+    assert "folder/rank1.json: TRC000" in run.out
+
+
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])
 def test_lint_fails_if_a_rank_was_not_checked(run: Run, events: list[object]) -> None:
     info = {"distributedInfo": {"rank": 1, "world_size": 3}}

@@ -35,6 +35,9 @@ _ESCAPED_ASCII = re.compile(rb"(?<!\\)\\+u00([2-7][0-9a-fA-F])")
 _HOLDS_EVENTS = re.compile(rb'traceEvents(?<="traceEvents)\\*"\s*:\s*(?:[\[{n]|\\*")')
 _HOLDS_EVENT = re.compile(rb'ph(?<="ph)\\*"\s*:\s*\\*"[^\\]\\*"')
 _HOLDS_PH = re.compile(rb'ph(?<="ph)"\s*:')
+_SHOWS_PH = re.compile(rb'ph(?<="ph)\\*"')
+# Longer than the key that this pattern finds, if all of its letters are escaped several times.
+LONGEST_EVENT_KEY = 256
 _HOLDS_TIMES = [re.compile(rb'%b(?<="%b)\\*"\s*:' % (key, key)) for key in (b"ts", b"dur")]
 # The pattern limits lengths, because it is tried in many places.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
@@ -119,6 +122,11 @@ def holds_events(data: bytes) -> bool:
         return True
     begin = _after_blanks(plain)
     return plain[begin : begin + 1] == b"[" and _HOLDS_PH.search(plain, begin) is not None
+
+
+def shows_events(data: bytes) -> bool:
+    """Whether ``data``, a piece of any text, contains a key that only events have."""
+    return _SHOWS_PH.search(_without_escapes(data)) is not None
 
 
 def holds_times(data: bytes) -> bool:
