@@ -27,6 +27,7 @@ OTHERWISE = {
     "readers/trace/chrome_trace.py": "the folder for spooled events",
     "readers/trace/memory_snapshot.py": "a temporary folder",
     "sim/machine/write.py": "whether it can be written",
+    "sim/spawned.py": "a temporary folder",
     "sim/stubs/device.py": "what a script on the simulated device asks of the library of Gaudi",
     "store/rank_export.py": "a temporary folder",
     "store/load_csv.py": "a temporary folder",
