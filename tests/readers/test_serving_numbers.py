@@ -16,6 +16,7 @@ from perftool.readers import text_input
 from perftool.readers.serving import metrics_page
 from perftool.readers.serving.chosen import chosen_result, server_numbers
 from perftool.readers.serving.unused import Served, unused
+from perftool.units import NS_PER_S
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -24,6 +25,7 @@ vllm:num_requests_running{engine="0",model_name="m"} 3.0
 vllm:generation_tokens_total{engine="0",model_name="m"} 8.0
 vllm:generation_tokens_total{engine="1",model_name="m"} 4.0
 vllm:generation_tokens_created{engine="0",model_name="m"} 1.7954431138040572e+09
+vllm:generation_tokens_created{engine="1",model_name="m"} 1.7954431148e+09
 vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 2.0
 vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 2.0
 vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 0.25
@@ -109,9 +111,10 @@ LARGEST = _result(48, 1.25)
 
 
 @pytest.mark.parametrize(
-    ("name", "results", "saved_ns", "is_named", "doubt"),
+    ("name", "results", "saved_s", "is_named", "doubt"),
     [
         ("a.json", [_result(40, 9)], 5, False, False),
+        ("a.json", [_result(40, 9)], 9, False, True),
         ("a.json", [_result(40, 9)], 15, False, True),
         ("a.json", [_result(48, 9)], 5, False, False),
         ("a.json", [_result(48, 9)], 15, False, True),
@@ -127,19 +130,19 @@ LARGEST = _result(48, 1.25)
         ("a-20269931-120000.json", [_result(40, 9)], 5, False, False),
         ("a.json", [replace(_result(40, 9), date="20260201-000000")], 5, False, True),
     ],
-    ids=["older", "newer", "older, as many", "newer, as many", "unknown time", "older, named", "a copy", "printed",
-         "printed, another", "warm-up in one log", "later in one log", "older by name", "at the same time", "no date",
-         "newer by date"],
+    ids=["older", "copied together", "newer", "older, as many", "newer, as many", "unknown time", "older, named",
+         "a copy", "printed", "printed, another", "warm-up in one log", "later in one log", "older by name",
+         "at the same time", "no date", "newer by date"],
 )  # fmt: skip
 def test_a_result_that_is_not_used_may_be_the_one_that_counts(
-    name: str, results: list[ClientResult], saved_ns: int | None, is_named: bool, doubt: bool
+    name: str, results: list[ClientResult], saved_s: int | None, is_named: bool, doubt: bool
 ) -> None:
     used = replace(
         LARGEST, date="20260131-123456", numbers=(*LARGEST.numbers, ServingNumber("duration_s", "value", 60))
     )
     files = [
-        Served(name, LogReading(results=tuple(results)), saved_ns, is_named),
-        Served("b.json", LogReading(results=(_result(2, 9), used)), 10, is_named),
+        Served(name, LogReading(results=tuple(results)), saved_s and saved_s * NS_PER_S, is_named),
+        Served("b.json", LogReading(results=(_result(2, 9), used)), 10 * NS_PER_S, is_named),
     ]
     shown = f"{results[-1].requests:.0f} requests"
     clause = f"a result of {shown} is not used: that of 48 requests in b.json counts"

@@ -39,6 +39,8 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # The ranks of a run start recording within this time, including differences between their clocks.
 _APART_NS = 600 * NS_PER_S
+# Processes of one run start to record within this time. Two runs, one after the other, do not.
+_TOGETHER_NS = 10 * NS_PER_S
 _LEFT_OUT = "left out as part of another recording"
 _UNREADABLE = "it cannot be read, so it may be the newest recording, or a rank of the chosen one"
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.
@@ -320,20 +322,13 @@ def _may_be_rank_of(chosen: Run, other: Run) -> bool:
         return first[0] <= second[1] and second[0] <= first[1]
     # Without both intervals, two recordings of one process would look alike.
     times = [run.span_ns[0] if run.span_ns else run.saved_ns for run in (chosen, other)]
-    return bool(chosen.processes and other.processes) and abs(times[0] - times[1]) <= _APART_NS
+    return bool(chosen.processes and other.processes) and abs(times[0] - times[1]) <= _TOGETHER_NS
 
 
 def _interval_ns(run: Run) -> tuple[int, int] | None:
-    """The first start of a trace of ``run``, and the time when the last one was saved; None if one is unknown.
-
-    A file that was changed long after the start may have been copied, so its time is not used.
-    """
-    if not run.span_ns:
-        return None
-    start, latest = run.span_ns
-    ends = [os.stat(file).st_mtime_ns for file in run.files if not is_url(file) and os.path.exists(file)]
-    ends = [run.saved_ns, *(end for end in ends if end <= latest + _APART_NS)]
-    return (start, max(ends)) if max(ends) > latest else None
+    """The first start of a trace of ``run``, and the time when the last one was saved; None if its name does not state
+    this time."""
+    return (run.span_ns[0], run.saved_ns) if run.span_ns and run.saved_ns > run.span_ns[1] else None
 
 
 def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:

@@ -83,6 +83,9 @@ def read(source: Source, rank: int | None = None) -> LogReading:
             settings = tuple(
                 ConfigEntry("server", key, labels[key], rank, line.number) for key in _KEPT if key in labels
             )
+        elif found["name"] == _STARTED:
+            # Each engine of a server has a start of its own.
+            sums[_STARTED] = min(sums.get(_STARTED, value), value)
         else:
             sums[found["name"]] = sums.get(found["name"], 0) + value
     page = MetricsPage(sums.get(_STARTED), _known(sums))

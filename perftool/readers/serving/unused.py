@@ -84,7 +84,8 @@ def _is_older(one: ClientResult, file: Served, chosen: ClientResult, of_chosen: 
     ended, last = _end_s(one, file), _end_s(chosen, of_chosen)
     if ended is not None and last is not None:
         return ended <= last - chosen.value("duration_s")
-    return None not in (file.saved_ns, of_chosen.saved_ns) and (file.saved_ns or 0) < (of_chosen.saved_ns or 0)
+    saved = file.saved_ns, of_chosen.saved_ns
+    return None not in saved and (saved[0] or 0) < (saved[1] or 0) - _COPIED_NS
 
 
 def _end_s(result: ClientResult, file: Served) -> float | None:
