@@ -217,19 +217,23 @@ def _unread_archives(archives: Iterable[str], traces: Sequence[str], named: Coll
     If ``traces`` are all ranks of a run, only an archive that the user ``named`` may be of this run.
     """
     known = list(map(identify, traces))
-    ranks = {own.rank for own in known}
+    ranks = {own.rank for own in known} - {None}
     # A trace that does not state its rank may have the rank of one archive.
     unstated = sum(own.rank is None for own in known)
     is_complete = all(own.world_size == len(traces) for own in known)
-    for archive in archives:
-        rank = host_trace_rank(archive)
-        if rank is None or rank in ranks:
-            continue
-        if unstated:
-            unstated -= 1
+    stated = {archive: host_trace_rank(archive) for archive in archives}
+    # Each trace may be of the process of one archive that does not state its rank.
+    free = len(traces) - len({rank for rank in stated.values() if rank is not None})
+    for archive, rank in stated.items():
+        if rank is None:
+            free -= (has_calls := holds_host_trace(archive))
+            is_known = not has_calls or free >= 0
+        elif is_known := rank in ranks or unstated > 0:
+            unstated -= rank not in ranks
             ranks.add(rank)
-        elif archive in named or not is_complete:
-            yield Doubt(archive, f"its calls of the host (rank {rank}) {_WITHOUT_TRACES}", _SEPARATE)
+        if not is_known and (archive in named or not is_complete):
+            of = "" if rank is None else f" (rank {rank})"
+            yield Doubt(archive, f"its calls of the host{of} {_WITHOUT_TRACES}", _SEPARATE)
 
 
 def is_part(path: str) -> bool:

@@ -55,8 +55,8 @@ def test_a_process_that_grows_while_it_is_recorded(tmp_path: Path, grown: int, q
 
 @pytest.mark.parametrize(
     ("cpu_s", "length", "said"),
-    [(8, 1000, True), (9.8, 1000, False), (8, 1300, False)],
-    ids=["longer by a quarter", "hardly longer", "the recorded steps differ as much"],
+    [(8, 1000, True), (9.8, 1000, False), (8, 1300, False), (0, 1000, False)],
+    ids=["longer by a quarter", "hardly longer", "the recorded steps differ as much", "no time before"],
 )
 def test_recorded_steps_that_took_more_cpu_time(tmp_path: Path, cpu_s: float, length: int, said: bool) -> None:
     before = {"steps": 4, **counts(0.1, 0), "cpu_ns": int(cpu_s * 1e9)}

@@ -27,7 +27,8 @@ _LENGTHENED = 1.05
 _RECORDED = """
 SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS quiet_ns, q.steps AS quiet_steps
 FROM memory_faults AS p JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
-WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND recorded_ns > $lengthened * quiet_ns
+WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND q.process_ns > 0
+    AND q.steps > 0 AND p.steps > 0 AND recorded_ns > $lengthened * quiet_ns
     AND (
         SELECT max(host_end - host_ts) / min(host_end - host_ts) < recorded_ns / quiet_ns FROM steps AS s
         WHERE s.rank = p.rank AND NOT partial

@@ -80,7 +80,8 @@ def unsteady(store: TraceStore, rank: int) -> str | None:
 _LENGTHENED = 1.25
 _LONGER = """
 SELECT p.process_ns / p.steps / (q.process_ns / q.steps) - 1 AS more FROM memory_faults AS p
-JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled WHERE p.profiled AND p.rank = $rank AND more > $most
+JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
+WHERE p.profiled AND p.rank = $rank AND q.process_ns > 0 AND q.steps > 0 AND p.steps > 0 AND more > $most
     AND (SELECT max(dur) / min(dur) - 1 < more FROM steps AS s WHERE s.rank = $rank AND NOT partial)
 """
 
