@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import types
@@ -58,7 +59,7 @@ def _script_of(caller: socket.socket) -> tuple[types.CodeType, types.ModuleType]
     """Fork once more. This process sends the exit code to ``caller``, and its child returns."""
     size, descriptors, _, _ = socket.recv_fds(caller, 8, 3)
     with caller.makefile("rb") as request:
-        arguments, folder, environment = json.loads(request.read(int.from_bytes(size, "big")))
+        arguments, folder, environment, ignores = json.loads(request.read(int.from_bytes(size, "big")))
     child = os.fork()
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -66,6 +67,8 @@ def _script_of(caller: socket.socket) -> tuple[types.CodeType, types.ModuleType]
             caller.sendall(b"%d\n" % code)
         os._exit(0)
     caller.close()
+    # A worker of pytest-xdist ignores SIGINT, and so does this server.
+    signal.signal(signal.SIGINT, signal.SIG_IGN if ignores else signal.default_int_handler)
     for own, given in enumerate(descriptors):
         os.dup2(given, own)
         os.close(given)

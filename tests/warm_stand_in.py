@@ -14,7 +14,8 @@ import sys
 def main(place: str, *arguments: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(place)
-        request = json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()
+        ignores = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        request = json.dumps([arguments, os.getcwd(), dict(os.environ), ignores]).encode()
         socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
         server.sendall(request)
         code = int(server.makefile().readline())

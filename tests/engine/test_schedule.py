@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,12 @@ def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, i
     def progress(stage: str, _: int) -> None:
         done = re.match(r"(\d+) of", stage)
         if not killed and done and int(done[1]) >= after:
-            killed.append(pids()[0])
-            os.kill(killed[0], signal.SIGKILL)
+            for pid in pids():
+                # A process without work may just have ended.
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                    break
 
     return progress, killed
 
