@@ -15,7 +15,7 @@ _OVERLOADED = "TRC111"
 # cores were busy for more than the first share of the time, and other processes used less than the second share of the
 # time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
-# Children that take this share of the run's CPU time are mentioned if cores are scarce.
+# Children, or other threads, that take this share of the run's CPU time are mentioned if cores are scarce.
 _WORKING = 0.15
 # Children that take a smaller share do not crowd the cores.
 _WORKED = 0.01
@@ -129,6 +129,9 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
     workers = f" Its {children} took {format_ratio(working)} of the CPU time of the run." if working > _WORKING else ""
+    threads = found.evidence.get("threads_ratio") or 0
+    if threads > _WORKING:
+        workers += f" Threads that run no steps took {format_ratio(threads)} of the CPU time of the process."
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
         f"({format_ns(waited)} of {format_ns(recorded)}), which made steps longer{gains}.{workers}"
