@@ -95,7 +95,7 @@ def _require_watchable(folder: str, session: Session) -> None:
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: not a folder, so there is nothing to watch")
     if is_file(session.settings.output_file):
-        raise PerfToolError("--watch cannot be combined with --output-file: it prints each line as soon as it is ready")
+        raise PerfToolError("--watch prints lines while it runs, so it cannot be combined with --output-file")
 
 
 def _append(made: Report | InputError, state: FileState, summaries: str) -> None:

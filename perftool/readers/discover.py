@@ -322,26 +322,24 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     known = {*strange, *traces}
     remaining = [file for file in (*remaining, *profiled.files) if file not in known]
     other_folders = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
-    unreadable_there = [file for file in remaining if Path(file).parent in other_folders and not _is_text(file)]
-    remaining = [
-        file for file in (*remaining, *texts) if Path(file).parent not in other_folders and wanted.allows(file)
-    ]
+
+    def is_elsewhere(file: str) -> bool:
+        return Path(file).parent in other_folders
+
+    unreadable_there = [file for file in remaining if is_elsewhere(file) and not _is_text(file)]
+    remaining = [file for file in (*remaining, *texts) if not is_elsewhere(file) and wanted.allows(file)]
     beside = set(texts)
     kept = _of_run([file for file in remaining if file in beside], picked.files or profiled.files or files)
     foreign = beside.difference(kept.files)
     remaining = [file for file in remaining if file not in foreign]
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
-    archives_there = [
-        file for file in texts if Path(file).parent in other_folders and _is_archive(file) and wanted.allows(file)
-    ]
+    archives_there = [file for file in texts if is_elsewhere(file) and _is_archive(file) and wanted.allows(file)]
     others = (*picked.others, *profiled.others, *kept.others, *archives_there)
     # With --run, the user has left the other recordings out.
-    beyond = [] if wanted.run is not None else [file for file in parts if Path(file).parent in other_folders]
-    doubtful_parts = set(parts_in_doubt(picked.files, beyond))
+    parts_there = [] if wanted.run is not None else list(filter(is_elsewhere, parts))
+    doubtful_parts = set(parts_in_doubt(picked.files, parts_there))
     unread_parts = tuple(
-        file
-        for file in parts
-        if (Path(file).parent not in other_folders or file in doubtful_parts) and wanted.allows(file)
+        file for file in parts if (not is_elsewhere(file) or file in doubtful_parts) and wanted.allows(file)
     )
     doubts = (
         *picked.doubts,

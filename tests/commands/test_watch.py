@@ -179,7 +179,7 @@ def test_other_lines_are_ignored(file: object) -> None:
         (["--watch", ".", "--each"], "--watch DIR prints a line for each trace in DIR: leave out"),
         (
             ["--watch", ".", "-o", "lines.txt"],
-            "--watch cannot be combined with --output-file: it prints each line as soon as it is ready",
+            "--watch prints lines while it runs, so it cannot be combined with --output-file",
         ),
         (["--watch", ".", "--output-format", "json"], "--watch reads only traces and prints only text"),
         (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: contains lines other than"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perftool.engine.rules.limits import cpu_times
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_bytes, format_ns, format_ratio
 
@@ -21,19 +22,8 @@ FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT 
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.grown_bytes > $growth
     AND p.system_ns > $system * p.process_ns AND coalesce(share > $times * q.system_ns / nullif(q.process_ns, 0), true)
 """
-# Recorded steps that take this much more CPU time than earlier ones are mentioned, if they differ less from each other:
-# otherwise the inputs may just differ.
+# Recorded steps that take less CPU time than this many times that of earlier ones are not mentioned.
 _LENGTHENED = 1.05
-_RECORDED = """
-SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS quiet_ns, q.steps AS quiet_steps
-FROM memory_faults AS p JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
-WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND q.process_ns > 0
-    AND q.steps > 0 AND p.steps > 0 AND recorded_ns > $lengthened * quiet_ns
-    AND (
-        SELECT max(host_end - host_ts) / min(host_end - host_ts) < recorded_ns / quiet_ns FROM steps AS s
-        WHERE s.rank = p.rank AND NOT partial
-    )
-"""
 
 
 def waiting_sentence(store: TraceStore) -> str:
@@ -73,13 +63,13 @@ def lengthening_sentence(store: TraceStore) -> str:
     The profiler takes time for each event, and it keeps memory. So work with few events may be a larger share of a step
     that is not recorded.
     """
-    store.build(["memory_faults", "steps"])
-    rows = store.select(_RECORDED, {"lengthened": _LENGTHENED})
-    if not rows:
+    store.build(["memory_faults"])
+    first = store.select("SELECT min(rank) AS rank FROM memory_faults")[0]["rank"]
+    times = None if first is None else cpu_times(store, first, _LENGTHENED)
+    if times is None:
         return ""
-    recorded, quiet, steps = (rows[0][name] for name in ("recorded_ns", "quiet_ns", "quiet_steps"))
-    earlier = f"{'a step' if steps == 1 else 'the steps'} before the recording"
+    earlier = f"{'a step' if times.earlier_steps == 1 else 'the steps'} before the recording"
     return (
-        f"Recorded steps took {format_ratio(recorded / quiet - 1)} more CPU time than {earlier} ({format_ns(recorded)} "
-        f"instead of {format_ns(quiet)}), so shares and gains may differ in other steps."
+        f"Recorded steps took {times.more} more CPU time than {earlier} ({format_ns(times.recorded_ns)} instead of "
+        f"{format_ns(times.earlier_ns)}), so shares and gains may differ in other steps."
     )

@@ -20,7 +20,7 @@ _LONGER = 1.1
 _KNOWN_SHAPES = 0.5
 # Steps that compile do not count.
 _STEPS = """
-SELECT rank, step, dur, host_ts, host_end, compute + collective + copy + fill AS busy_ns, idle_dataloader AS loading_ns
+SELECT rank, step, dur, compute + collective + copy + fill AS busy_ns, idle_dataloader AS loading_ns
 FROM steps
 WHERE NOT partial AND step IS NOT NULL AND source <> 'iteration' AND confidence = 'high'
     AND rank IN (SELECT rank FROM launches WHERE own_work)
@@ -93,9 +93,10 @@ FROM parts AS p LEFT JOIN (
 class StepSpread:
     """The lengths of steps that differ much, and what the recording shows about the reasons.
 
-    ``works``: a clause about larger inputs or more ops in the slowest step. ``waits``: clauses about its longer time
-    without computation. ``varies``: a clause about calls of equal
-    shapes that take longer in slow steps. ``shapes``: whether the shapes of inputs are known.
+    ``works``: a clause about larger inputs or more ops in the slowest step.
+    ``waits``: clauses about its longer time without computation.
+    ``varies``: a clause about calls of equal shapes that take longer in slow steps.
+    ``shapes``: whether the shapes of inputs are known.
     """
 
     lengths: str

@@ -27,7 +27,7 @@ class OnCpu:
     ``narrow``: a sentence about the call that contains all steps of a short recording.
     ``one_off``: a sentence about a long call that only one of a few steps makes.
     ``waiting``, ``growing``: sentences about a thread that waited for a core, and about a process that grew.
-    ``lengthened``: a sentence about a profiler that lengthened the steps.
+    ``lengthened``: a sentence about recorded steps that took more CPU time than earlier ones.
     ``spread``: how far the lengths of steps spread, and why.
     """
 

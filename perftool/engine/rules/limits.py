@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -75,23 +76,47 @@ def unsteady(store: TraceStore, rank: int) -> str | None:
     return limit["unsteady"] if limit else None
 
 
-# Steps that took this many times the CPU time of earlier ones, and differ less from each other, do not show what a fix
-# gains in other steps.
+# Steps that took this many times the CPU time of earlier ones do not show what a fix gains in other steps.
 _LENGTHENED = 1.25
-_LONGER = """
-SELECT p.process_ns / p.steps / (q.process_ns / q.steps) - 1 AS more FROM memory_faults AS p
-JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
-WHERE p.profiled AND p.rank = $rank AND q.process_ns > 0 AND q.steps > 0 AND p.steps > 0 AND more > $most
-    AND (SELECT max(dur) / min(dur) - 1 < more FROM steps AS s WHERE s.rank = $rank AND NOT partial)
+# Steps that differ as much from each other as from the earlier ones may just have other inputs.
+_CPU_TIMES = """
+SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS earlier_ns, q.steps AS earlier_steps
+FROM memory_faults AS p JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
+WHERE p.profiled AND p.rank = $rank AND q.process_ns > 0 AND q.steps > 0 AND p.steps > 0
+    AND recorded_ns > $least * earlier_ns
+    AND (
+        SELECT max(dur) / min(dur) < recorded_ns / earlier_ns FROM steps AS s WHERE s.rank = p.rank AND NOT partial
+    )
 """
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """The mean CPU time of a recorded step and of one of the ``earlier_steps`` before the recording, in ns."""
+
+    recorded_ns: float
+    earlier_ns: float
+    earlier_steps: int
+
+    @property
+    def more(self) -> str:
+        """By how much longer the recorded steps took, as text."""
+        return format_ratio(self.recorded_ns / self.earlier_ns - 1)
+
+
+def cpu_times(store: TraceStore, rank: int, least: float) -> CpuTimes | None:
+    """The CPU times of the steps of ``rank``, if the recorded ones took more than ``least`` times as much as earlier
+    ones, and differ less from each other. None otherwise, or if no earlier step was measured."""
+    store.build(["memory_faults", "steps"])
+    rows = store.select(_CPU_TIMES, {"rank": rank, "least": least})
+    return CpuTimes(**rows[0]) if rows else None
 
 
 def lengthened(store: TraceStore, rank: int) -> str | None:
     """Explain why the gains of ``rank`` are bounds instead of predictions: the recorded steps took much more CPU time
     than earlier ones. None if they did not, or if no earlier step was measured."""
-    store.build(["memory_faults", "steps"])
-    rows = store.select(_LONGER, {"rank": rank, "most": _LENGTHENED - 1})
-    return f"recorded steps took {format_ratio(rows[0]['more'])} more CPU time than earlier ones" if rows else None
+    times = cpu_times(store, rank, _LENGTHENED)
+    return f"recorded steps took {times.more} more CPU time than earlier ones" if times else None
 
 
 def overloaded(store: TraceStore, rank: int) -> str | None:

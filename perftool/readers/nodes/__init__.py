@@ -35,7 +35,7 @@ def holds_host_trace(path: str) -> bool:
     # Imported here, because only archives need it.
     from perftool.readers.nodes.bundle import has_host_trace
 
-    return has_host_trace(path)
+    return bool(has_host_trace(path))
 
 
 @once_per_file
@@ -45,9 +45,9 @@ def host_trace_rank(path: str) -> int | None:
     """
     if reads_once(path) or not is_bundle(path):
         return None
-    from perftool.readers.nodes.bundle import may_have_host_trace
+    from perftool.readers.nodes.bundle import has_host_trace
 
-    if not may_have_host_trace(path):
+    if has_host_trace(path) is False:
         return None
     try:
         with as_trace(path) as copy:

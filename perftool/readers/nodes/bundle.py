@@ -105,22 +105,13 @@ def _is_used(name: str) -> bool:
     return name == _HOST or _reader(name) is not None
 
 
-def has_host_trace(path: str) -> bool:
-    """Whether the archive contains host calls. False if it is damaged before them, or exceeds a limit."""
+def has_host_trace(path: str) -> bool | None:
+    """Whether the archive contains host calls; None if that is unknown, because it is damaged or exceeds a limit."""
     try:
         with _Members(path) as members:
-            return any(name == _HOST for name, _ in members)
+            return any(name == _HOST for name, _ in members) or (None if members.issues else False)
     except InputError:
-        return False
-
-
-def may_have_host_trace(path: str) -> bool:
-    """Whether the archive contains host calls, or is damaged, so that this is unknown."""
-    try:
-        with _Members(path) as members:
-            return any(name == _HOST for name, _ in members) or bool(members.issues)
-    except InputError:
-        return True
+        return None
 
 
 def copy_host_trace(path: str, into: Path) -> None:

@@ -101,17 +101,12 @@ def _end_s(result: ClientResult, file: Served) -> float | None:
 def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
     last = last_page(page for file in files for page in file.reading.pages)
     of_last = next((file for file in files if any(page is last for page in file.reading.pages)), None)
+    if last is None or of_last is None:
+        yield from ([] for _ in files)
+        return
+    clause = f"a page of another server, or of one that was restarted, is not used: that in {of_last.path} counts"
     for file in files:
-        if (
-            last is None
-            or of_last is None
-            or not any(_is_in_doubt(page, file, last, of_last) for page in file.reading.pages)
-        ):
-            yield []
-        else:
-            yield [
-                f"a page of another server, or of one that was restarted, is not used: that in {of_last.path} counts"
-            ]
+        yield [clause] if any(_is_in_doubt(page, file, last, of_last) for page in file.reading.pages) else []
 
 
 def _is_in_doubt(page: MetricsPage, file: Served, last: MetricsPage, of_last: Served) -> bool:
