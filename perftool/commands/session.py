@@ -163,14 +163,14 @@ def _require_named(found: Inputs) -> None:
     if found.doubts:
         doubt, *rest = found.doubts
         others = f" and {len(rest)} more" if rest else ""
-        needed = "a gate needs every rank of the newest recording"
-        raise InputError(f"{doubt.file}{others}: {doubt.why}; {needed}, so {doubt.way}")
+        raise InputError(f"{doubt.file}{others}: {doubt.why}; a gate does not skip files by itself, so {doubt.way}")
     if not found.unread:
         return
     first, more = found.unread[0], len(found.unread) - 1
     others = f", and {more} more" if more else ""
     raise InputError(
-        f"{first}{others}; a gate checks every file that you name, so check each recording in a separate call"
+        f"{first}{others}; a gate does not skip files by itself, so check each recording in a separate call, or pick "
+        "one with --run NAME"
     )
 
 

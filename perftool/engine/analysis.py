@@ -249,7 +249,7 @@ class Run:
         readings, failed = self._texts
         store.unreadable += [*self._before.failed, *failed]
         local = set(map(shown_path, self._inputs.texts))
-        for reading in with_unused_noted([*self._before.readings, *readings], self._named, local):
+        for reading in with_unused_noted([*self._before.readings, *readings], local):
             store.add_reading(reading)
 
     def _say(self, stage: str) -> None:

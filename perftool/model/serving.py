@@ -80,14 +80,10 @@ class ServingNumber:
 
 @dataclass(frozen=True, slots=True)
 class ClientResult:
-    """The result of one run of a benchmark client. A printed result is rounded, so it is not ``exact``.
-
-    ``date`` is when the run ended, as in 20260131-235959; empty if the result does not state it.
-    """
+    """The result of one run of a benchmark client. A printed result is rounded, so it is not ``exact``."""
 
     numbers: tuple[ServingNumber, ...]
     exact: bool = True
-    date: str = ""
 
     @property
     def requests(self) -> float:

@@ -28,14 +28,13 @@ from perftool.readers.files.picking import Wanted, is_excluded
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import is_url, list_url, shown_path
 from perftool.readers.files.runs import (
+    PICK_ONE,
     Chosen,
     Doubt,
-    doubts_about_unreadable,
     is_recording,
     newest_profiles,
-    parts_in_doubt,
     require_one_run,
-)  # fmt: skip
+)
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.files.walk import links_out, walk
@@ -65,10 +64,10 @@ _LONGEST_LINE = 64 << 10
 # The ends of patterns that match everything in a folder.
 _EVERYTHING = ("**", f"**{os.sep}*")
 _UNCLEAR = "not read, because it does not look like a trace"
-_LATER = "left out because it is only a part of a recording, although it is newer than"
+_UNREADABLE = "it is in the folder of another recording and cannot be read"
 _WITHOUT_TRACES = "are not read: they are used only if there are no traces"
-_SEPARATE = "check it in a separate call, or leave it out with --exclude"
-_LEAVE_OUT = "leave it out with --exclude, or name the files to read"
+_SEPARATE = "check it in a separate call, or exclude it with --exclude"
+_LEAVE_OUT = "exclude it with --exclude, or name the files to read"
 # At most this many unread files in a folder are listed one by one.
 _MOST_LISTED = 3
 
@@ -86,7 +85,7 @@ class Inputs:
     ``device``: the name of a device, or a file of peak rates. It overrides the device in the traces.
     ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
-    ``doubts``: files that were left out, perhaps wrongly.
+    ``doubts``: files that were left out, although the user did not ask for that.
     """
 
     traces: tuple[str, ...]
@@ -100,6 +99,7 @@ class Inputs:
     named: frozenset[str] = frozenset()
     unread_parts: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    is_picked: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -110,8 +110,11 @@ class Inputs:
 
     @property
     def unread(self) -> tuple[SetAside, ...]:
-        """The named traces whose contents are not used: they were set aside, but are not copies."""
-        return tuple(one for one in self.set_aside if one.path in self.named and one.why != "copy")
+        """The traces that were set aside, except for copies. If the user picked a run, only the traces that the user
+        named."""
+        return tuple(
+            one for one in self.set_aside if one.why != "copy" and (not self.is_picked or one.path in self.named)
+        )
 
 
 def find_inputs(
@@ -201,9 +204,9 @@ def find_inputs(
         unread_parts=unread_parts,
         doubts=(
             *(doubt for found in chosen_by for doubt in found.doubts if doubt.file not in given_or_read),
-            *(Doubt(one.path, f"{_LATER} {one.instead}", _LEAVE_OUT) for one in aside if one.is_later),
             *unread_archives,
         ),
+        is_picked=run is not None,
     )
 
 
@@ -335,19 +338,16 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     archives_there = [file for file in texts if is_elsewhere(file) and _is_archive(file) and wanted.allows(file)]
     others = (*picked.others, *profiled.others, *kept.others, *archives_there)
-    # With --run, the user has left the other recordings out.
-    parts_there = [] if wanted.run is not None else list(filter(is_elsewhere, parts))
-    doubtful_parts = set(parts_in_doubt(picked.files, parts_there))
-    unread_parts = tuple(
-        file for file in parts if (not is_elsewhere(file) or file in doubtful_parts) and wanted.allows(file)
-    )
-    doubts = (
-        *picked.doubts,
-        *(doubts_about_unreadable(picked.files, unreadable_there) if wanted.run is None else ()),
-        *(Doubt(file, _UNCLEAR, _LEAVE_OUT) for file in sorted(unclear) if wanted.run is None),
-        *(Doubt(file, f"not read: {why}", _LEAVE_OUT) for file, why in unreadable.items()),
-    )
-    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, doubts)
+    doubts = [*picked.doubts, *(Doubt(file, f"not read: {why}", _LEAVE_OUT) for file, why in unreadable.items())]
+    if wanted.run is None:
+        doubts += profiled.doubts
+        doubts += [Doubt(file, f"not read: {_UNREADABLE}", PICK_ONE) for file in unreadable_there]
+        doubts += [Doubt(file, _UNCLEAR, _LEAVE_OUT) for file in sorted(unclear)]
+    else:
+        # The user has left the other recordings out.
+        parts = [file for file in parts if not is_elsewhere(file)]
+    unread_parts = tuple(filter(wanted.allows, parts))
+    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, tuple(doubts))
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:

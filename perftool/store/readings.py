@@ -57,12 +57,12 @@ def read_text(path: str) -> Reading:
         return Reading(shown, size, text_input.read(place))
 
 
-def with_unused_noted(readings: Sequence[Reading], named: Collection[str], local: Collection[str]) -> list[Reading]:
-    """Note in ``readings`` which results of a benchmark client and pages of a server are not used, perhaps wrongly.
+def with_unused_noted(readings: Sequence[Reading], local: Collection[str]) -> list[Reading]:
+    """Note in ``readings`` which results of a benchmark client and pages of a server are not used.
 
-    ``named`` are the paths that the user named, and ``local`` those of files on this machine.
+    ``local`` are the paths of files on this machine.
     """
-    notes = unused([Served(one.path, one.reading, _saved_ns(one.path, local), one.path in named) for one in readings])
+    notes = unused([Served(one.path, one.reading, _saved_ns(one.path, local)) for one in readings])
     return [
         replace(
             one,

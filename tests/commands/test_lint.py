@@ -238,11 +238,11 @@ def test_a_named_trace_is_not_set_aside_in_silence(run: Run, named: list[str]) -
     assert run("lint", *named, "--allow-empty", "--isolated") == 2
     assert run.err.splitlines()[-1] == (
         "habana_perf_tool: old.json is an older recording of the same process, rank 0, and was set aside for new.json; "
-        "a gate checks every file that you name, so check each recording in a separate call"
+        "a gate does not skip files by itself, so check each recording in a separate call, or pick one with --run NAME"
     )
     assert run("diff", ".", "*.json", "--fail-if", "slower:5%") == 2
-    assert "a gate checks every file that you name" in run.err
-    assert run("lint", ".", "--select", "SYN101") == 0
+    assert "a gate does not skip files by itself" in run.err
+    assert run("lint", ".", "--run", "newest", "--select", "SYN101") == 0
     assert run.out.startswith("new.json: TRC108 [info] old.json is an older recording of the same process")
     assert run("analyze", "--each", *named) == 0
     assert ("old.json" in run.out, "new.json" in run.out) == (True, True)
@@ -271,34 +271,6 @@ def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
     assert "folder/rank1.part was not read: its folder contains traces; name the files to read" in run.err
 
 
-@pytest.mark.parametrize(
-    ("ranks", "part", "part_s", "code"),
-    [
-        ((0, 2), "old/rank1.part", 1.7e9 + 3600, 2), ((0, 2), "old/rank1.part", 1.7e9 - 60, 2),
-        ((0, 2), "old/rank0.part", 1.7e9 - 3600, 0), ((0, 1), "old/rank1.part", 1.7e9 - 3600, 0),
-        ((None, None), "old/run.part", 1.7e9 - 3600, 0), ((None, None), "old/run.part", 1.7e9 + 3600, 2),
-        ((0, 2), "old/rank1.part", 1.7e9 - 3600, 2), ((0, 2), "old/run.part", 1.7e9 - 3600, 2),
-    ],
-    ids=["newer", "a minute older", "old, same rank", "old, complete", "old, no ranks", "newer, no ranks",
-         "old, missing rank", "old, any rank"],
-)  # fmt: skip
-def test_a_gate_passes_no_part_in_the_folder_of_an_older_run(
-    run: Run, ranks: tuple[int | None, int | None], part: str, part_s: float, code: int
-) -> None:
-    rank, size = ranks
-    info = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": size}}
-    for folder, at, pid in (("old", 1.6e15, 4242), ("new", 1.7e15, 4243)):
-        path = trace(
-            f"folder/{folder}/trace.json", json.dumps({"traceEvents": [x("aten::mm", at, 5, pid=pid)], **info})
-        )
-        os.utime(path, (at / 1e6,) * 2)
-    Path("folder", part).write_bytes(b"part")
-    os.utime(f"folder/{part}", (part_s,) * 2)
-    assert run("lint", "folder", "--select", "GAP101") == code
-    assert (f"folder/{part} was not read: its folder contains traces; a gate needs every rank" in run.err) == (code > 0)
-    assert run("lint", "folder", "--select", "GAP101", "--run", "new") == 0
-
-
 HOST_TRACE = "prof-data/host/host_trace.json"
 
 
@@ -324,10 +296,9 @@ def archive(path: str, rank: int | None) -> None:
         ({"rank0.json": (0, 1)}, {"rank1.hltv": None}, ["*.*"], "rank1.hltv"),
         ({"trace.json": (None, None)}, {"rank1.hltv": None}, ["."], None),
         ({"trace.json": (None, None)}, {"rank0.hltv": None, "rank1.hltv": None}, ["."], "rank1.hltv"),
-        ({"rank0.json": (0, 2)}, {"old/rank1.hltv": None}, ["."], "old/rank1.hltv"),
     ],
     ids=["name", "named", "metadata", "same rank", "any rank", "one more", "two for one", "not given", "complete",
-         "complete, named", "no rank", "two ranks", "folder of an older run"],
+         "complete, named", "no rank", "two ranks"],
 )  # fmt: skip
 def test_a_gate_needs_the_host_calls_of_all_ranks(
     run: Run, traces: dict[str, tuple[int | None, int | None]], archives: dict[str, int | None], named: list[str],
@@ -336,8 +307,6 @@ def test_a_gate_needs_the_host_calls_of_all_ranks(
     for name, (rank, size) in traces.items():
         info = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": size}}
         trace(name, document([x("aten::mm", 1.7e15, 5)], **info).decode())
-        if any(other.startswith("old/") for other in archives):
-            trace(f"old/{name}", document([x("aten::mm", 1.6e15, 5)], **info).decode())
     for name, stated in archives.items():
         archive(name, stated)
     assert run("lint", *named, "--select", "GAP101") == (2 if doubt else 0)
@@ -362,7 +331,7 @@ def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
     first, second = sorted(map(str, Path("folder").iterdir()))
     sentence = (
         f"habana_perf_tool: {second}: a result of 990 requests is not used: that of 1,000 requests in {first} counts; "
-        "a gate checks every result, so check it in a separate call, or leave it out with --exclude\n"
+        "a gate does not skip results by itself, so check it in a separate call, or exclude it with --exclude\n"
     )
     for named in (["folder"], [first, second], ["folder/*.json"]):
         assert run("lint", *named, "--budget", "ttft_ms<=60") == 2
@@ -375,9 +344,6 @@ def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
     trace("folder/run.json")
     assert run("diff", "folder", "folder", "--fail-if", "slower:5%") == 2
     assert "run is incomplete, so it is not judged" in run.err
-    # A warm-up before the run that counts is left out rightly.
-    Path(second).rename("folder/vllm-infqps-m-20260101-010000.json")
-    assert run("lint", "folder", "--select", "GAP101") == 0
 
 
 def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
@@ -399,97 +365,67 @@ def test_a_damaged_archive_of_another_rank_may_contain_host_calls(run: Run) -> N
     assert "rank1.hltv: its calls of the host (rank 1) are not read" in run.err
 
 
-@pytest.mark.parametrize("sizes", [(3, 3), (None, None), (3, None)], ids=["a size", "no size", "one size"])
-def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, sizes: tuple[int | None, int | None]) -> None:
-    """A wrong clock makes a slow rank another recording."""
-    world, late = ({} if size is None else {"world_size": size} for size in sizes)
-    for rank, at in ((0, 1.7e15), (1, 1.7e15 - 700e6), (2, 1.7e15)):
-        events = [x("aten::mm", at, 5), x("aten::add", at + 10, 5)]
-        info = {"rank": rank, **(late if rank == 1 else world)}
-        trace(f"folder/rank{rank}.json", json.dumps({"traceEvents": events, "distributedInfo": info}))
-    sentence = (
-        "habana_perf_tool: folder/rank1.json: left out as part of another recording, but no other trace of this rank "
-        "is read; a gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick "
-        "one with --run NAME\n"
-    )
+def recording(path: str, at: float, pid: int, *, rank: int | None = None, events: int = 20) -> str:
+    info = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 2}}
+    calls = [x(f"aten::mm{number}", at + 10 * number, 5, pid=pid) for number in range(events)]
+    return trace(path, json.dumps({"traceEvents": calls, **info}))
+
+
+LATER = {"minute": 60e6, "second": 1e6, "hour": 3600e6}
+
+
+@pytest.mark.parametrize(
+    ("names", "later", "pids", "ranks", "events"),
+    [
+        (("old/a.json", "new/b.json"), "hour", (1, 2), (None, None), (20, 20)),
+        (("old/rank0.json", "new/rank0.json"), "minute", (1, 2), (0, 0), (20, 20)),
+        (("trace_0.json", "trace_1.json"), "second", (4242, 4243), (None, None), (20, 20)),
+        (("rank0.json", "rank1.json"), "hour", (1, 2), (0, 1), (20, 20)),
+        (("long.json", "short.json"), "minute", (4242, 4242), (0, 0), (200, 20)),
+        (("a.1700000000000000000.pt.trace.json", "a.1700000060000000000.pt.trace.json"), "minute", (7, 7), (0, 0),
+         (20, 20)),
+    ],
+    ids=["folders", "ranks", "same time", "wrong clock", "same process", "profiler's names"],
+)  # fmt: skip
+def test_a_gate_checks_the_only_recording_of_a_folder(
+    run: Run, names: tuple[str, str], later: str, pids: tuple[int, int], ranks: tuple[int | None, int | None],
+    events: tuple[int, int],
+) -> None:  # fmt: skip
+    """The gate cannot know which of several recordings is meant, or whether they are ranks of one run."""
+    for at, name in enumerate(names):
+        recording(f"folder/{name}", 1.7e15 + LATER[later] * at, pids[at], rank=ranks[at], events=events[at])
     for gate in (["lint", "folder"], ["diff", "folder", "folder", "--fail-if", "slower:5%"]):
         assert run(*gate) == 2
-        assert run.err == sentence
-    assert run("analyze", "folder", "--select", "TRC107", "--full") == 0
-    assert ("no trace of 1 of the run's 3 ranks was read: rank 1" in run.out) == bool(world)
-    assert run("lint", "folder", "--run", "rank1", "--select", "GAP101") == 0
+        assert "a gate does not skip files by itself, so " in run.err
+    assert run("analyze", "folder", "--select", "GAP101") == 0
+    assert run("lint", "folder", "--run", "newest", "--select", "GAP101") == 0
+    name = names[0].split("/")[0].removesuffix(".json").removesuffix(".pt.trace")
+    assert run("lint", "folder", "--run", name, "--select", "GAP101") == 0
+    assert run("lint", "folder", "--exclude", f"*{names[0]}", "--select", "GAP101") == 0
+
+
+def test_the_sentence_about_several_recordings_names_them_and_the_ways_out(run: Run) -> None:
+    recording("folder/old/rank0.json", 1.7e15, 1)
+    recording("folder/new/rank0.json", 1.7e15 + 6e7, 2)
+    assert run("lint", "folder") == 2
+    assert run.err == (
+        "habana_perf_tool: folder/old/rank0.json: left out as part of another recording; a gate does not skip files by "
+        "itself, so pick a recording with --run NAME or --run newest, or join all with --as-one-run\n"
+    )
     assert run("lint", "folder", "--as-one-run", "--select", "GAP101") == 0
 
 
-@pytest.mark.parametrize("later", ["short", "long"])
-def test_a_gate_does_not_judge_an_older_recording_because_the_newest_is_smaller(run: Run, later: str) -> None:
-    names = {"short": ["long", "short"], "long": ["short", "long"]}[later]
-    for at, name in zip((1.7e15, 1.7e15 + 6e7), names, strict=True):
-        count = 9 if name == "short" else 90
-        events = [x(f"aten::mm{number}", at + 10 * number, 5, pid=4242) for number in range(count)]
-        alone = {"rank": 0, "world_size": 1}
-        trace(f"folder/{name}.json", document(events, distributedInfo=alone, baseTimeNanoseconds=0).decode())
-    assert run("lint", "folder", "--select", "GAP101") == (2 if later == "short" else 0)
-    assert ("left out because it is only a part of a recording, although it is newer than" in run.err) == (
-        later == "short"
-    )
-
-
-@pytest.mark.parametrize(
-    ("names", "broken", "why"),
-    [
-        ("host_1.{}00000000 host_2.{}00000001", "no trace",
-         "it cannot be read, so it may be the newest recording, or a rank of the chosen one"),
-        ("host_1.{}00000000 host_2.{}99999999", None, "it was recorded at the same time, and does not state its rank"),
-        ("host_1.{}00000000 host_1.{}99999999", '{"traceEvents": [{"ph": "X"}]}',
-         "it is newer, although incomplete (only part of a recording: "),
-        ("host_1.{}00000000 host_1.{}99999999", None, None),
-        ("host_1.{}99999999 host_2.10000000000000000", "no trace", None),
-    ],
-    ids=["unreadable", "same time", "newer", "the same process again", "unreadable, but long ago"],
-)  # fmt: skip
-def test_a_gate_needs_to_know_which_recording_is_the_newest(
-    run: Run, names: str, broken: str | None, why: str | None
-) -> None:
-    at = 1.7e15
-    events = [x(f"aten::mm{number}", at + 10 * number, 5) for number in range(200)]
-    paths = [f"folder/{name}.pt.trace.json" for name in names.format("17000000000", "17000000000").split()]
-    for path, text in zip(paths, (None, broken), strict=True):
-        trace(path, text or json.dumps({"traceEvents": events}))
-    assert run("lint", "folder", "--select", "GAP101") == (2 if why else 0)
-    left = paths[0] if why and "same time" in why else paths[1]
-    assert (f"habana_perf_tool: {left}: left out as part of another recording, but {why}" in run.err) == bool(why)
-    assert run("analyze", "folder", "--select", "GAP101") == 0
-    assert run("lint", "folder", "--exclude", left, "--select", "GAP101") == 0
-
-
-@pytest.mark.parametrize(
-    ("later_s", "pids", "doubt"),
-    [(1, (4242, 4243), True), (60, (4242, 4243), False), (1, (4242, 4242), False)],
-    ids=["same time", "a minute later", "the same process"],
-)
-def test_a_gate_needs_the_ranks_of_traces_with_any_names(
-    run: Run, later_s: int, pids: tuple[int, int], doubt: bool
-) -> None:
-    for number, pid in enumerate(pids):
-        at = 1.7e15 + 1e6 * later_s * number
-        trace(f"folder/trace_{number}.json", json.dumps({"traceEvents": [x("aten::mm", at, 5, pid=pid)]}))
-    assert run("lint", "folder", "--select", "GAP101") == (2 if doubt else 0)
-    assert ("it was recorded at the same time, and does not state its rank" in run.err) == doubt
-
-
-@pytest.mark.parametrize("text", ["", "no trace", '{"ph": "X", "name": "aten::mm", "ts": 1, "dur": 1}]}'])
-def test_a_gate_is_red_if_an_unreadable_file_is_next_to_an_older_recording(run: Run, text: str) -> None:
-    for at, pid, folder in ((1.7e15, 1, "old"), (1.7e15 + 6e7, 2, "new")):
-        events = [x(f"aten::mm{number}", at + 10 * number, 5, pid=pid) for number in range(200)]
-        trace(f"folder/{folder}/rank0.json", json.dumps({"traceEvents": events, "distributedInfo": {"rank": 0}}))
+@pytest.mark.parametrize("name", ["late.json", "rank1.part", "late.json.gz"])
+def test_a_gate_reads_everything_beside_other_kinds_of_steps(run: Run, name: str) -> None:
+    """The validation of a training run is not another recording."""
+    step = "-[Strategy]DDPStrategy.{}_step.1700000000000000000.pt.trace.json"
+    recording(f"folder/training/fit-run-0{step.format('training')}", 1.7e15, 1)
+    recording(f"folder/validation/fit-run-0{step.format('validation')}", 1.7e15 + 6e7, 1)
     assert run("lint", "folder", "--select", "GAP101") == 0
-    trace("folder/old/late.json", text)
+    Path("folder/validation", name).write_bytes(b"cut off")
     assert run("lint", "folder", "--select", "GAP101") == 2
-    assert "folder/old/late.json: left out as part of another recording, but it cannot be read" in run.err
-    assert run("lint", "folder", "--select", "GAP101", "--run", "new") == 0
-    os.utime("folder/old/late.json", (1.6e9, 1.6e9))
-    assert run("lint", "folder", "--select", "GAP101") == 0
+    assert f"folder/validation/{name}" in run.err
+    assert run("lint", "folder", "--select", "GAP101", "--run", "training_step") == 0
 
 
 def test_a_part_for_a_gate_ignores_a_configuration_beside_the_traces(run: Run) -> None:
@@ -523,8 +459,8 @@ def test_a_gate_needs_the_tables_of_all_cards(
         Path("folder", name).write_bytes(change(table))
     assert run("lint", "folder", "--select", "GAP101") == 2
     assert run.err == (
-        f"habana_perf_tool: folder/{name}: not read: {why}; a gate needs every rank of the newest recording, so leave "
-        "it out with --exclude, or name the files to read\n"
+        f"habana_perf_tool: folder/{name}: not read: {why}; a gate does not skip files by itself, so exclude it with "
+        "--exclude, or name the files to read\n"
     )
     assert run("lint", "folder", "--select", "GAP101", "--exclude", "*accel1*") == 0
     assert run("analyze", "folder", "--select", "GAP101") == 0
@@ -564,8 +500,8 @@ def test_a_gate_needs_all_matches_of_a_pattern(run: Run, kind: str) -> None:
     for gate in (["lint", "runs/*.json"], ["diff", "runs/*.json", "runs/*.json", "--fail-if", "slower:5%"]):
         assert run(*gate, "--isolated") == 2
         assert run.err == (
-            f"habana_perf_tool: {other}: not read, because it is {kind}; a gate needs every rank of the newest "
-            "recording, so leave it out with --exclude, or name the files to read\n"
+            f"habana_perf_tool: {other}: not read, because it is {kind}; a gate does not skip files by itself, so "
+            "exclude it with --exclude, or name the files to read\n"
         )
     assert run("lint", "runs/*.json", "--exclude", "*/rank1.json", "--select", "GAP101") == 0
     assert run("analyze", "runs/*.json", "--select", "GAP101") == 0
@@ -588,8 +524,8 @@ def test_a_gate_does_not_pass_a_file_that_cannot_be_read_beside_a_recording(run:
     Path("folder/rank1.json").write_text(text)
     assert run("lint", "folder", "--select", "GAP101") == 2
     assert run.err == (
-        "habana_perf_tool: folder/rank1.json: not read, because it does not look like a trace; a gate needs every rank "
-        "of the newest recording, so leave it out with --exclude, or name the files to read\n"
+        "habana_perf_tool: folder/rank1.json: not read, because it does not look like a trace; a gate does not skip "
+        "files by itself, so exclude it with --exclude, or name the files to read\n"
     )
     assert run("lint", "folder", "--select", "GAP101", "--exclude", "*/rank1.json") == 0
     assert run("analyze", "folder", "--select", "GAP101") == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from perftool.readers import text_input
 from perftool.readers.serving import metrics_page
 from perftool.readers.serving.chosen import chosen_result, server_numbers
 from perftool.readers.serving.unused import Served, unused
-from perftool.units import NS_PER_S
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -107,42 +105,21 @@ def test_the_largest_result_counts_and_its_exact_form() -> None:
     assert chosen_result([]) is None
 
 
-LARGEST = _result(48, 1.25)
-
-
 @pytest.mark.parametrize(
-    ("name", "results", "saved_s", "is_named", "doubt"),
+    ("results", "doubt"),
     [
-        ("a.json", [_result(40, 9)], 5, False, False),
-        ("a.json", [_result(40, 9)], 9, False, True),
-        ("a.json", [_result(40, 9)], 15, False, True),
-        ("a.json", [_result(48, 9)], 5, False, False),
-        ("a.json", [_result(48, 9)], 15, False, True),
-        ("a.json", [_result(40, 9)], None, False, True),
-        ("a.json", [_result(40, 9)], 5, True, True),
-        ("a.json", [_result(48, 1.25)], 15, True, False),
-        ("a.txt", [_result(48, 1.254, exact=False)], 15, True, False),
-        ("a.txt", [_result(48, 1.26, exact=False)], 15, True, True),
-        ("a.txt", [_result(40, 9), _result(48, 1.25, exact=False)], 15, True, False),
-        ("a.txt", [_result(48, 1.25, exact=False), _result(40, 9)], 5, False, True),
-        ("a-20260131-120000.json", [_result(40, 9)], 15, False, False),
-        ("a-20260131-123430.json", [_result(40, 9)], 5, False, True),
-        ("a-20269931-120000.json", [_result(40, 9)], 5, False, False),
-        ("a.json", [replace(_result(40, 9), date="20260201-000000")], 5, False, True),
+        ([_result(40, 9)], True), ([_result(48, 9)], True),
+        ([_result(48, 1.25)], False), ([_result(48, 1.254, exact=False)], False),
+        ([_result(48, 1.26, exact=False)], True),
+        ([_result(40, 9), _result(48, 1.25, exact=False)], False),
+        ([_result(48, 1.25, exact=False), _result(40, 9)], True),
     ],
-    ids=["older", "copied together", "newer", "older, as many", "newer, as many", "unknown time", "older, named",
-         "a copy", "printed", "printed, another", "warm-up in one log", "later in one log", "older by name",
-         "at the same time", "no date", "newer by date"],
+    ids=["smaller", "as many", "a copy", "printed", "printed, another", "warm-up in one log", "later in one log"],
 )  # fmt: skip
-def test_a_result_that_is_not_used_may_be_the_one_that_counts(
-    name: str, results: list[ClientResult], saved_s: int | None, is_named: bool, doubt: bool
-) -> None:
-    used = replace(
-        LARGEST, date="20260131-123456", numbers=(*LARGEST.numbers, ServingNumber("duration_s", "value", 60))
-    )
+def test_a_result_that_is_not_used_may_be_the_one_that_counts(results: list[ClientResult], doubt: bool) -> None:
     files = [
-        Served(name, LogReading(results=tuple(results)), saved_s and saved_s * NS_PER_S, is_named),
-        Served("b.json", LogReading(results=(_result(2, 9), used)), 10 * NS_PER_S, is_named),
+        Served("a.json", LogReading(results=tuple(results)), None),
+        Served("b.json", LogReading(results=(_result(2, 9), _result(48, 1.25))), None),
     ]
     shown = f"{results[-1].requests:.0f} requests"
     clause = f"a result of {shown} is not used: that of 48 requests in b.json counts"
@@ -150,31 +127,23 @@ def test_a_result_that_is_not_used_may_be_the_one_that_counts(
 
 
 @pytest.mark.parametrize(
-    ("started", "of_last", "saved_s", "is_named", "doubt"),
+    ("started", "of_last", "saved_s", "doubt"),
     [
-        (1.0, 1.0, 99, True, False), (9.0, 1.0, 5, False, True), (0.0, 1.0, 0.5, False, False),
-        (0.0, 1.0, 0.5, True, True), (0.0, 1.0, 5, False, True), (0.0, 1.0, None, False, True),
-        (None, None, 5, False, False), (None, None, 11, False, False), (None, None, 13, False, True),
-        (None, None, None, False, False), (None, 1.0, 5, False, True),
+        (1.0, 1.0, 99, False), (9.0, 1.0, 5, True), (0.0, 1.0, 0.5, True), (0.0, 1.0, None, True),
+        (None, None, 5, False), (None, None, 11, False), (None, None, 13, True), (None, None, None, False),
+        (None, 1.0, 5, True),
     ],
-    ids=["one server", "restarted", "before the start", "before the start, named", "two servers", "unknown time",
-         "unknown start", "copied", "totals that fall", "unknown start and time", "one start unknown"],
+    ids=["one server", "restarted", "before the start", "unknown time", "unknown start", "copied", "totals that fall",
+         "unknown start and time", "one start unknown"],
 )  # fmt: skip
 def test_a_page_that_is_not_used_may_be_the_one_that_counts(
-    started: float | None, of_last: float | None, saved_s: float | None, is_named: bool, doubt: bool
+    started: float | None, of_last: float | None, saved_s: float | None, doubt: bool
 ) -> None:
     pages = [MetricsPage(started, {"output_tokens": 10}), MetricsPage(of_last, {"output_tokens": 30})]
     saved = [None if saved_s is None else int(saved_s * 1e9), 10_000_000_000]
-    files = [Served(f"{at}.txt", LogReading(pages=(page,)), saved[at], is_named) for at, page in enumerate(pages)]
+    files = [Served(f"{at}.txt", LogReading(pages=(page,)), saved[at]) for at, page in enumerate(pages)]
     clause = "a page of another server, or of one that was restarted, is not used: that in 1.txt counts"
     assert unused(files) == [[clause] if doubt else [], []]
-
-
-def test_a_client_states_the_date_of_its_result(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    for date, read in (("20260131-235959", "20260131-235959"), (20260131, ""), ("today", "")):
-        path.write_text(json.dumps({"completed": 4, "mean_ttft_ms": 1, "date": date}))
-        assert [one.date for one in text_input.read(str(path)).results] == [read]
 
 
 def test_pages_of_one_server_are_subtracted() -> None:

@@ -50,7 +50,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
     Raises InputError if no input can be read. Lint must not pass an input that it has not checked. So it raises
     NoInputError if the trace of a rank has no event with a duration, if nothing was recognised in the inputs, or if
     nothing was recognised in a file that the user named. It also raises InputError if a result of a benchmark client or
-    a page of a server is not used, perhaps wrongly.
+    a page of a server is not used.
     """
     report = run.report
     _require_used(report, plan)
@@ -99,15 +99,15 @@ def _require_records(report: Report, plan: LintPlan) -> None:
 
 
 def _require_used(report: Report, plan: LintPlan) -> None:
-    """Raise InputError if a result of a benchmark client, or a page of a server, is not used, perhaps wrongly."""
+    """Raise InputError if a result of a benchmark client, or a page of a server, is not used."""
     unused = [(read.path, issue.message) for read in report.inputs for issue in read.issues if issue.kind == UNUSED]
     if not unused:
         return
     (path, why), *rest = unused
     shown = shown_paths([path], plan.root, plan.stdin_name)[path]
     more = f" (and {len(rest)} more)" if rest else ""
-    way = "check it in a separate call, or leave it out with --exclude"
-    raise InputError(f"{shown}: {why}{more}; a gate checks every result, so {way}")
+    way = "check it in a separate call, or exclude it with --exclude"
+    raise InputError(f"{shown}: {why}{more}; a gate does not skip results by itself, so {way}")
 
 
 def unrecognised_text(paths: Iterable[str]) -> str:

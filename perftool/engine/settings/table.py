@@ -133,7 +133,8 @@ class Keys:
     )  # fmt: skip
     exclude: tuple[str, ...] = row((), "Leave out files that match; repeatable", panel=FILES, metavar="GLOB", on=RUNS)
     run: str | None = row(
-        None, "Run to read, if a folder has several: its name or a part of it; by default the newest complete run",
+        None, "Run to read, if a folder has several: its name, a part of it, or 'newest', which is the default for all "
+        "commands but gates",
         panel=FILES, metavar="NAME", on=RUNS,
     )  # fmt: skip
     source_roots: tuple[Path, ...] = row(

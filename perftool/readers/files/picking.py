@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perftool.readers.files.duplicates import without_duplicates
 from perftool.readers.files.globs import is_named_like
-from perftool.readers.files.runs import Chosen, is_recording, newest_run
+from perftool.readers.files.runs import NEWEST, Chosen, is_recording, newest_run
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Wanted:
         """Select from the ``traces`` in ``folder``, and set duplicates aside."""
         if self.all:
             return Chosen(tuple(traces))
-        if self.run is not None:
+        if self.run not in (None, NEWEST):
             return newest_run(folder, traces, self.run)
         # A profiler's handler generates unique names, so only other files can be duplicates.
         named = [trace for trace in traces if is_recording(trace)]

@@ -39,12 +39,12 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # The ranks of a run start recording within this time, including differences between their clocks.
 _APART_NS = 600 * NS_PER_S
-# Processes of one run start to record within this time. Two runs, one after the other, do not.
-_TOGETHER_NS = 10 * NS_PER_S
-_LEFT_OUT = "left out as part of another recording"
-_UNREADABLE = "it cannot be read, so it may be the newest recording, or a rank of the chosen one"
+# The name that selects the newest complete run.
+NEWEST = "newest"
+PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all with --as-one-run"
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.
 _BROKEN_OFF_SHARE = 0.1
+_NAME_IT = f"name the file to check, or use --run {NEWEST}"
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Each trace is compared with at most this many of the latest runs, so that the time is linear in the number of traces.
@@ -136,11 +136,11 @@ class _Recording:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A file that was left out, why this may be wrong, and what the user can do."""
+    """A file that was left out, the reason, and what the user can do."""
 
     file: str
     why: str
-    way: str = "join the recordings with --as-one-run, or pick one with --run NAME"
+    way: str
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,7 @@ class Chosen:
     """The files of the selected run, a note about files that are not read, and the files of other runs (``others``).
 
     ``aside``: duplicates of other files. ``unread_parts``: parts that are not read, because their folder contains
-    traces. ``doubts``: files that were left out, but may belong to the selected run, or may be the files that the user
-    meant.
+    traces. ``doubts``: files that were left out, although the user did not ask for that.
     """
 
     files: tuple[str, ...]
@@ -199,22 +198,19 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
     """Pick the ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
 
     Training counts as newer than the validation that Lightning records in the same run. Raises InputError unless
-    exactly one run matches ``wanted``.
+    exactly one run matches ``wanted``. Without ``wanted``, there is a doubt about each other recording.
     """
-    runs = list_runs(traces) if len(traces) > 1 or wanted is not None else ()
-    if wanted is None and len(runs) < 2:
+    by_name = wanted is not None and wanted != NEWEST
+    runs = list_runs(traces) if len(traces) > 1 or by_name else ()
+    if not by_name and len(runs) < 2:
         return Chosen(tuple(traces))
     newest_first = sorted(runs, key=_age, reverse=True)
-    if wanted is not None:
-        chosen = _called(wanted, newest_first)
-        return Chosen(tuple(chosen.files), None, _other_files(chosen, newest_first))
-    chosen = next((run for run in newest_first if run.lacks is None), newest_first[0])
-    return Chosen(
-        tuple(chosen.files),
-        _note(folder, chosen, newest_first),
-        _other_files(chosen, newest_first),
-        doubts=tuple(_doubts(chosen, newest_first)),
-    )
+    chosen = _called(wanted or NEWEST, newest_first)
+    others = _other_files(chosen, newest_first)
+    if by_name:
+        return Chosen(tuple(chosen.files), None, others)
+    doubts = _doubts(chosen, newest_first) if wanted is None else ()
+    return Chosen(tuple(chosen.files), _note(folder, chosen, newest_first), others, doubts=tuple(doubts))
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
@@ -242,7 +238,11 @@ def _shown(run: Run) -> list[str]:
 
 
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
-    """The run called ``wanted``, or the only one whose name contains it. Accepts names as reports show them."""
+    """The run called ``wanted``, or the only one whose name contains it. Accepts names as reports show them, and NEWEST
+    for the newest complete run."""
+    if wanted == NEWEST and runs:
+        newest_first = sorted(runs, key=_age, reverse=True)
+        return next((run for run in newest_first if run.lacks is None), newest_first[0])
     exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]
     named = exact or [run for run in runs if any(wanted in name for name in (run.name, *_shown(run)))]
     if len(named) == 1:
@@ -258,77 +258,11 @@ def _other_files(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
-    newer = newest_first[: newest_first.index(chosen)]
+    """Doubts about the recordings that are left out, except for recordings of another kind: the validation of a
+    training run, or the front end of a server."""
     for run in newest_first:
-        if run is chosen:
-            continue
-        files, why = run.files[:1], ""
-        if missing := _ranks_lacking(chosen, run):
-            files, why = missing, "no other trace of this rank is read"
-        elif not identify(files[0]).readable:
-            if run.saved_ns > chosen.saved_ns - _APART_NS:
-                why = _UNREADABLE
-        elif run in newer and run.kind_of_step == chosen.kind_of_step:
-            why = f"it is newer, although incomplete ({run.lacks})"
-        elif _may_be_rank_of(chosen, run):
-            why = "it was recorded at the same time, and does not state its rank"
-        if why:
-            yield from (Doubt(file, f"{_LEFT_OUT}, but {why}") for file in files)
-
-
-def doubts_about_unreadable(chosen: Sequence[str], left_out: Sequence[str]) -> Iterator[Doubt]:
-    """Doubts about unreadable files in the folders of other recordings: they may be newer than the ``chosen`` one."""
-    newest_ns = _newest_ns(chosen)
-    for file in left_out:
-        if _describe(file).saved_ns > newest_ns - _APART_NS:
-            yield Doubt(file, f"{_LEFT_OUT}, but {_UNREADABLE}")
-
-
-def parts_in_doubt(chosen: Sequence[str], parts: Sequence[str]) -> Iterator[str]:
-    """The ``parts`` in the folders of other recordings that may be newer than the ``chosen`` one, or may contain a rank
-    that it lacks."""
-    newest_ns = _newest_ns(chosen)
-    identities = list(map(identify, chosen))
-    ranks = {own.rank for own in identities}
-    # A recording without ranks is of one process. One that knows its size and has each rank is complete.
-    may_lack = None not in ranks and all(own.world_size != len(chosen) for own in identities)
-    for part in parts:
-        is_newer = is_url(part) or os.stat(part).st_mtime_ns > newest_ns - _APART_NS
-        if is_newer or (may_lack and rank_of(part) not in ranks):
-            yield part
-
-
-def _newest_ns(files: Iterable[str]) -> int:
-    return max((_describe(file).saved_ns for file in files), default=0)
-
-
-def _ranks_lacking(chosen: Run, other: Run) -> list[str]:
-    """The traces of ``other`` whose ranks ``chosen`` lacks. They may have been grouped as another run only because a
-    clock was wrong."""
-    sizes = {chosen.world_size, other.world_size} - {None}
-    if len(chosen.ranks) < len(chosen.files) or len(sizes) > 1 or len(chosen.files) == chosen.world_size:
-        return []
-    ranks = {None, *chosen.ranks}
-    return [file for file in other.files if identify(file).rank not in ranks]
-
-
-def _may_be_rank_of(chosen: Run, other: Run) -> bool:
-    """Whether another process recorded ``other`` while ``chosen`` was recorded, and neither run is known to be
-    complete."""
-    if other.ranks or other.world_size or len(chosen.files) == chosen.world_size or chosen.processes & other.processes:
-        return False
-    first, second = _interval_ns(chosen), _interval_ns(other)
-    if first and second:
-        return first[0] <= second[1] and second[0] <= first[1]
-    # Without both intervals, two recordings of one process would look alike.
-    times = [run.span_ns[0] if run.span_ns else run.saved_ns for run in (chosen, other)]
-    return bool(chosen.processes and other.processes) and abs(times[0] - times[1]) <= _TOGETHER_NS
-
-
-def _interval_ns(run: Run) -> tuple[int, int] | None:
-    """The first start of a trace of ``run``, and the time when the last one was saved; None if its name does not state
-    this time."""
-    return (run.span_ns[0], run.saved_ns) if run.span_ns and run.saved_ns > run.span_ns[1] else None
+        if run is not chosen and run.kind_of_step == chosen.kind_of_step:
+            yield Doubt(run.files[0], "left out as part of another recording", PICK_ONE)
 
 
 def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
@@ -358,7 +292,8 @@ def newest_profiles(folder: str, files: Sequence[str], device_in: Callable[[str]
         f"{', '.join(newest)}. To analyse another one, name its file."
     )
     others = tuple(file for file in files if file not in newest)
-    return Chosen(newest, note if others else None, others)
+    doubts = (Doubt(file, "left out as an older recording of its card", _NAME_IT) for file in others)
+    return Chosen(newest, note if others else None, others, doubts=tuple(doubts))
 
 
 def _start_distance_ns(run: Run, trace: _Recording) -> int:

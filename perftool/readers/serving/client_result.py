@@ -47,7 +47,6 @@ for _shown, _statistic in _STATISTICS.items():
         _KEYS[f"{_shown} {_time} ms".lower().replace(" ", "_")] = (_name, _statistic)
 _ROW = re.compile(r"\s*([^:]{3,60}):\s+(\d{1,15}(?:\.\d{1,12})?)\s*$")
 _END = re.compile(r"={40,}\s*$")
-_DATE = re.compile(r"[0-9]{8}-[0-9]{6}")
 
 
 def is_result(keys: Iterable[str]) -> bool:
@@ -112,9 +111,7 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
         if isinstance(found, dict) and is_result(found):
             values = ((key, number(value, _MOST)) for key, value in found.items() if key in _KEYS)
             numbers = {_KEYS[key]: float(value) for key, value in values if value is not None}
-            date = found.get("date")
-            is_date = isinstance(date, str) and _DATE.fullmatch(date) is not None
-            results.append(ClientResult(_numbers(numbers), date=str(date) if is_date else ""))
+            results.append(ClientResult(_numbers(numbers)))
     return LogReading(results=tuple(results), issues=tally.issues(), kind="serving")
 
 

@@ -1,20 +1,15 @@
-"""Finds results of benchmark clients and metrics pages that are not used, although they may be those that count."""
+"""Finds results of benchmark clients and metrics pages that are not used."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import PurePath
 
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage
 from perftool.readers.serving.chosen import chosen_result, last_page
 from perftool.units import NS_PER_S, format_count
 
-# The client of vLLM adds the end of its run to the name of a file.
-_DATE = re.compile(r"(?<![0-9])[0-9]{8}-[0-9]{6}(?![0-9])")
 # A printed number has two decimals.
 _ROUNDED = 0.005 * (1 + 1e-6)
 # Files that are copied together are saved within this time of each other, in any order.
@@ -23,20 +18,17 @@ _COPIED_NS = 2 * NS_PER_S
 
 @dataclass(frozen=True)
 class Served:
-    """A file with its contents. ``saved_ns`` is when it was saved, in ns since 1970; None if that is unknown.
-    ``is_named`` says whether the user named it."""
+    """A file with its contents. ``saved_ns`` is when it was saved, in ns since 1970; None if that is unknown."""
 
     path: str
     reading: LogReading
     saved_ns: int | None
-    is_named: bool
 
 
 def unused(files: Sequence[Served]) -> list[list[str]]:
-    """For each of ``files``, clauses about a result and a page in it that are not used, perhaps wrongly.
+    """For each of ``files``, clauses about a result and a page in it that are not used.
 
-    Older results, and pages from before the start of the server, are left out rightly, unless the user named their
-    file.
+    Results that are copies, or that come before the used one in its file, do not count: clients warm up the server.
     """
     return [[*results, *pages] for results, pages in zip(_results(files), _pages(files), strict=True)]
 
@@ -48,23 +40,15 @@ def _results(files: Sequence[Served]) -> Iterator[list[str]]:
         return
     of_chosen = next(file for file in files if any(one is chosen for one in file.reading.results))
     for file in files:
-        left = _results_in_doubt(file, chosen, of_chosen)
+        results = file.reading.results
+        used = [at for at, one in enumerate(results) if one is chosen or _is_copy(one, chosen)]
+        # The results in a file are in the order of their runs.
+        left = results[used[-1] + 1 :] if used else results
         clauses = [
             f"a result of {_requests(one)} is not used: that of {_requests(chosen)} in {of_chosen.path} counts"
             for one in left
         ]
         yield clauses[:1]
-
-
-def _results_in_doubt(file: Served, chosen: ClientResult, of_chosen: Served) -> list[ClientResult]:
-    results = file.reading.results
-    used = [at for at, one in enumerate(results) if one is chosen or _is_copy(one, chosen)]
-    if used:
-        # The results in a file are in the order of their runs.
-        return [one for at, one in enumerate(results) if at > used[-1]]
-    if file.is_named and file.reading.records == len(results):
-        return list(results)
-    return [one for one in results if not _is_older(one, file, chosen, of_chosen)]
 
 
 def _requests(result: ClientResult) -> str:
@@ -79,25 +63,6 @@ def _is_copy(one: ClientResult, chosen: ClientResult) -> bool:
     return len(shared) > 1 and all(abs(first[key] - second[key]) <= tolerance for key in shared)
 
 
-def _is_older(one: ClientResult, file: Served, chosen: ClientResult, of_chosen: Served) -> bool:
-    """Whether ``one`` was over before ``chosen`` began, according to the dates of both, or else was saved earlier."""
-    ended, last = _end_s(one, file), _end_s(chosen, of_chosen)
-    if ended is not None and last is not None:
-        return ended <= last - chosen.value("duration_s")
-    saved = file.saved_ns, of_chosen.saved_ns
-    return None not in saved and (saved[0] or 0) < (saved[1] or 0) - _COPIED_NS
-
-
-def _end_s(result: ClientResult, file: Served) -> float | None:
-    """The date of a result, in the result or in the name of its file."""
-    in_name = _DATE.findall(PurePath(file.path).name)
-    date = result.date or (in_name[-1] if in_name else "")
-    try:
-        return datetime.strptime(date, "%Y%m%d-%H%M%S").timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
     last = last_page(page for file in files for page in file.reading.pages)
     of_last = next((file for file in files if any(page is last for page in file.reading.pages)), None)
@@ -106,15 +71,15 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
         return
     clause = f"a page of another server, or of one that was restarted, is not used: that in {of_last.path} counts"
     for file in files:
-        yield [clause] if any(_is_in_doubt(page, file, last, of_last) for page in file.reading.pages) else []
+        yield [clause] if any(_is_of_another(page, file, last, of_last) for page in file.reading.pages) else []
 
 
-def _is_in_doubt(page: MetricsPage, file: Served, last: MetricsPage, of_last: Served) -> bool:
+def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: Served) -> bool:
+    """Whether ``page`` is of another server than ``last``, or from before or after a restart."""
     if page is last:
         return False
     if page.started != last.started:
-        is_before = None not in (last.started, file.saved_ns) and (file.saved_ns or 0) <= (last.started or 0) * NS_PER_S
-        return file.is_named or not is_before
+        return True
     if last.started is not None or None in (file.saved_ns, of_last.saved_ns):
         return False
     # The totals of a server only grow, unless it is restarted.
