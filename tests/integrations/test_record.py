@@ -57,8 +57,9 @@ for _ in range(11):
 """
 LOADER = """
 import torch
+model = torch.nn.Linear(4, 4)
 for batch in torch.utils.data.DataLoader(torch.ones(22, 4), batch_size=2):
-    batch.sum()
+    model(batch)
 """
 FORWARD = """
 import torch
@@ -485,6 +486,24 @@ for batch in torch.utils.data.DataLoader(torch.ones({2 * batches}, 4), batch_siz
 
     assert done.returncode == 2
     assert "nothing was recorded: no optimizer took a step; --steps-from loader counts each batch of" in done.stderr
+
+
+def test_a_pass_that_computes_statistics_of_the_data_is_no_step(tmp_path: Path) -> None:
+    program = """
+import torch
+loader = torch.utils.data.DataLoader(torch.ones(140, 4), batch_size=2)
+mean = sum(batch.mean() for batch in loader) / len(loader)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in loader:
+    optimizer.zero_grad()
+    model(batch - mean).sum().backward()
+    optimizer.step()
+"""
+    assert run(tmp_path, program).returncode == 0
+
+    [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
+    assert b"Optimizer.step#SGD.step" in gzip.decompress(trace.read_bytes())
 
 
 def test_the_recording_of_a_loader_has_no_search_for_optimizers(tmp_path: Path) -> None:

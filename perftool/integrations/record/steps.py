@@ -1,6 +1,6 @@
 """Detects the steps of the user's program. A step ends after ``optimizer.step()``. Without an optimizer, each batch
-fetched from a data loader begins a step; without a loader, each call of the module that ran first. If an optimizer
-steps after at most two such calls, they only inspected the module, and the optimizer is used.
+fetched from a data loader begins a step, once a module was called; without a loader, each call of the module that ran
+first. If an optimizer steps after at most two such calls, they only inspected the module, and the optimizer is used.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Steps:
         self._followers: set[int] = set()
         self._fetches = 0
         self._calls = 0
+        # Whether any module was called. Before that, a pass over a loader only computes statistics of the data.
+        self._model_ran = False
         # The class of the module whose calls are the steps.
         self.called: str | None = None
         # Whether an optimizer steps inside the backward pass, where no recording can begin or end.
@@ -127,8 +129,9 @@ class Steps:
     def _fetched(self) -> None:
         self._fetches += 1
         # The search for optimizers visits all objects of the program, so it ends once the steps are known.
-        if self._source == "auto" and (self.in_backward or self._fetches > _PATIENCE or not _any_of(Optimizer)):
-            self._settle("loader")
+        if self._source == "auto" and self._model_ran:
+            if self.in_backward or self._fetches > _PATIENCE or not _any_of(Optimizer):
+                self._settle("loader")
         if self._source == "loader":
             self._ended()
 
@@ -137,6 +140,7 @@ class Steps:
         if type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
+        self._model_ran, self._fetches = True, 0
         if self._source == "auto":
             if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):
                 return
