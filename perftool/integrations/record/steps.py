@@ -129,9 +129,9 @@ class Steps:
     def _fetched(self) -> None:
         self._fetches += 1
         # The search for optimizers visits all objects of the program, so it ends once the steps are known.
-        if self._source == "auto" and self._model_ran:
-            if self.in_backward or self._fetches > _PATIENCE or not _any_of(Optimizer):
-                self._settle("loader")
+        are_steps = self.in_backward or self._fetches > _PATIENCE
+        if self._source == "auto" and self._model_ran and (are_steps or not _any_of(Optimizer)):
+            self._settle("loader")
         if self._source == "loader":
             self._ended()
 
