@@ -28,5 +28,5 @@ def activities_here() -> set[ProfilerActivity]:
     if hpu is not None and hpu.is_available():
         found.add(ProfilerActivity.HPU)
         if os.environ.get("HABANA_PROFILE") == "0":
-            warnings.warn("HABANA_PROFILE=0 switches off the recording of the device", stacklevel=3)
+            warnings.warn("HABANA_PROFILE=0 turns off the recording of device activity", stacklevel=3)
     return found

@@ -24,7 +24,8 @@ _FUNCTION = re.compile(rb'"ts": (\d+)\.(\d{3})\b[^{}]*\{(\s*)(?="Python parent i
 
 @dataclass(frozen=True)
 class Calls:
-    """The line of each call from the user's own code, by its start in ns, and the installed packages whose code ran."""
+    """The line of each call from the user's own code, by the call's start in ns, and the installed packages whose code
+    ran."""
 
     lines: Mapping[int, int]
     installed: Collection[str]

@@ -1,6 +1,6 @@
 """Saves a recording before the process ends, and handles forked children of a recording process. A program may end
-through a signal, ``os._exit`` or ``exec``, which do not run Python's ``atexit``. We intercept these during a recording,
-save it, and then let the program end.
+through a signal, ``os._exit`` or ``exec``, which do not run Python's ``atexit``. We intercept these while recording,
+save the recording, and then let the program end.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import torch
 
 from perftool.integrations.descriptors import Descriptor
 
-# Signals that end a program by default. SIGINT is missing, because Python then leaves ``with`` blocks and runs
-# ``atexit``.
+# Signals that end a program by default. SIGINT is not listed, because Python handles it by leaving ``with`` blocks and
+# running ``atexit``.
 _ENDING = [
     getattr(signal, name)
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
@@ -43,14 +43,15 @@ class Endings:
     def __init__(self, save: Callable[[], None]) -> None:
         self._save = save
         self._lock = threading.RLock()
-        # The threads that are inside a block in which a profiler works or a recording is saved, once per block. While
-        # the main thread is in such a block, signals are delayed.
+        # For each block that runs a profiler or saves a recording, the thread inside it. Signals are delayed while the
+        # main thread is in such a block.
         self._working: list[int] = []
         self._saving = False
         self._pending: int | None = None
-        # The signals of the program's own handlers, while the main thread is in such a block.
+        # The signals that the program handles itself, held while the main thread is in such a block.
         self._held: _HeldSignals | None = None
-        # Sends signals that arrived to this process again, later. Without it, their handlers are called at once.
+        # If set, this is called with each held signal, and delivers the signal later. Otherwise, the signal's own
+        # handler is called.
         self._resend: Callable[[int], None] | None = None
         self._patched: dict[str, Any] = {}
         # The signals that we handle, and the address of Python's handler in C for each.
@@ -78,7 +79,7 @@ class Endings:
             self._watchman = _Watchman(self._handled, lambda: bool(self._working))
 
     def release(self) -> None:
-        """Stop intercepting, and restore everything that other code has not changed since."""
+        """Stop intercepting, and restore everything that other code has not changed in the meantime."""
         if not self._watching:
             return
         self._watching = False
@@ -99,15 +100,15 @@ class Endings:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """In this block, in which the profiler works, delay signals that would end the process. Only one thread at a
-        time can be in such a block."""
+        """While the profiler works in this block, delay signals that would end the process. Only one thread at a time
+        can be in such a block."""
         with self._lock, self.delayed():
             yield
 
     @contextmanager
     def resending(self, resend: Callable[[int], None]) -> Iterator[None]:
-        """Like ``undisturbed``, for a block that must not raise the exceptions of the program's signal handlers. Calls
-        ``resend`` with each signal that arrived, Ctrl-C included."""
+        """Like ``undisturbed``, for a block that must not raise the exceptions of the program's signal handlers. Call
+        ``resend`` with each signal that arrived, including Ctrl-C."""
         self._resend = resend
         try:
             with self.undisturbed():
@@ -117,7 +118,8 @@ class Endings:
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
-        """Like ``undisturbed``, but several threads can be in such a block: the program may wait for one of them."""
+        """Like ``undisturbed``, but several threads can be in such a block, because the program may wait for one of
+        them."""
         outermost = _in_main_thread() and not self.works_here
         self._working.append(threading.get_ident())
         if outermost:
@@ -171,7 +173,7 @@ class Endings:
             self._signalled(number)
 
     def _others_are_done(self) -> bool:
-        """Wait until no other thread works on a recording. Returns False if that takes too long."""
+        """Wait until no other thread works on a recording. Return False if that takes too long."""
         until = time.monotonic() + _PATIENCE_S
         while any(thread != threading.get_ident() for thread in list(self._working)):
             if time.monotonic() > until:
@@ -205,7 +207,7 @@ class Endings:
         if signal.getsignal(number) in (self._signalled, signal.SIG_DFL):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        # Otherwise, the program's own handler calls the previous one, and continues after it.
+        # Otherwise, the program has its own handler, which called this one and continues afterwards.
 
     def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(*args: Any, **named: Any) -> Any:
@@ -218,11 +220,11 @@ class Endings:
 
 
 class _HeldSignals:
-    """Delays the signals that the program handles itself in Python, until ``deliver``: while the profiler works, an
-    exception of such a handler would end the recording instead of reaching the program.
+    """Until ``deliver``, delays the signals that the program handles itself in Python. If such a handler raised an
+    exception while the profiler works, the exception would end the recording instead of reaching the program.
 
-    Ctrl-C is not delayed unless the program handles it, or ``resend`` is given: then ``deliver`` calls it with each
-    signal, in place of the handlers.
+    Ctrl-C is delayed only if the program handles it or ``resend`` is given. If ``resend`` is given, ``deliver`` calls
+    it with each signal instead of calling the handlers.
     """
 
     def __init__(self, ours: Callable[..., None], resend: Callable[[int], None] | None) -> None:
@@ -288,7 +290,7 @@ class _Watchman:
         self._write.close()
 
     def _next_signals(self) -> bytes:
-        """Wait for the next signal; empty once ``close`` or the program has closed the pipe."""
+        """Wait for the next signal. Return no bytes once ``close`` or the program has closed the pipe."""
         number = self._read.number
         if number is None:
             return b""
@@ -338,7 +340,7 @@ _fork_handled = False
 
 
 def stop_recording_in_children() -> None:
-    """Switch recording off in forked children of this process. Otherwise, a child would hang when it ends, waiting
+    """Turn recording off in forked children of this process. Otherwise, a child would hang when it ends, waiting
     for a thread of PyTorch's profiler that exists only in the parent (libkineto's ConfigLoader).
     """
     global _fork_handled

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 class ProfileCallback(TrainerCallback):
-    """Records a few training steps, and prints what slows them down when the training ends.
+    """Records a few training steps, and prints what slows them down when training ends.
 
     Use it as ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, even with gradient
     accumulation. ``options`` are the options of ``perftool.profile``; every rank saves its own trace in ``folder``. If
-    the training ends with an error, the recording is saved, but no report is printed.
+    training ends with an error, the recording is saved, but no report is printed.
     """
 
     def __init__(self, folder: str | PathLike[str] = "hpu_profile", **options: Any) -> None:
         self._folder = folder
         self._options = options
         self._recording: Recording | None = None
-        # Called only so that invalid options raise an error before the training begins.
+        # Called only so that invalid options raise an error before training starts.
         profile(folder, **options)
 
     @property
     def report(self) -> Report:
         """The report on the trace of this rank. Raises PerfToolError if nothing was recorded."""
         if self._recording is None:
-            raise PerfToolError("nothing was recorded: no training has begun")
+            raise PerfToolError("nothing was recorded: training has not started")
         return self._recording.report
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:

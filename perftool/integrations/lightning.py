@@ -90,7 +90,7 @@ class HPUProfiler(_PyTorchProfiler):
         return analyze_trace(self.traces[-1])
 
     def stop(self, action_name: str) -> None:
-        """End an action. Actions of the sanity check before the training are not recorded."""
+        """End an action. Actions of the sanity check before training are not recorded."""
         module = self._lightning_module
         if module is not None and module.trainer.sanity_checking:
             # Lightning would count steps of the sanity check.
@@ -102,7 +102,9 @@ class HPUProfiler(_PyTorchProfiler):
 
     def summary(self) -> str:
         """Not supported. Raises PerfToolError."""
-        raise PerfToolError("HPUProfiler.summary() is not supported; its trace is in .traces, the analysis in .report")
+        raise PerfToolError(
+            "HPUProfiler.summary() is not supported; .traces lists its traces, .report analyses the newest"
+        )
 
     def describe(self) -> None:
         """Save what is still being recorded, and print the report of rank 0."""
@@ -123,12 +125,12 @@ class HPUProfiler(_PyTorchProfiler):
         return mine and self._lightning_module is not None and self._total_steps < WAIT + WARMUP + ACTIVE
 
     def start(self, action_name: str) -> None:
-        """Begin an action."""
+        """Start an action."""
         if self.profiler is None:
             self._home.move_here()
         super().start(action_name)
-        # Start to handle signals only now: Lightning installs its own handler, which may requeue a SLURM job, only for
-        # signals that have none.
+        # Handle signals only from now on: Lightning installs its own handler, which may requeue a SLURM job, but only
+        # for signals that have no handler.
         if action_name.endswith(tuple(_STEP_FUNCTIONS)):
             self._endings.watch()
 
@@ -137,7 +139,7 @@ class HPUProfiler(_PyTorchProfiler):
             # A forked child leaves the recording to this process.
             return
         if self.profiler is not None and not self._home.here:
-            warnings.warn("perftool: a recording can only be saved by the thread that began it", stacklevel=2)
+            warnings.warn("perftool: a recording can only be saved by the thread that started it", stacklevel=2)
             return
         with self._endings.undisturbed(), errors_become_warnings("the recording could not be saved"):
             self._watch.end()

@@ -41,7 +41,7 @@ Schedule = Callable[[int], ProfilerAction]
 
 @dataclass(frozen=True)
 class _Usage:
-    """Usage of a thread or process since its start, in ns: time on a core, and time in which it waited for a core."""
+    """Usage of a thread or process since its start, in ns: time running on a core, and time waiting for one."""
 
     name: str
     cpu_ns: int
@@ -211,7 +211,7 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
 
 
 def _differences(begin: Mapping[int, _Usage], end: Mapping[int, _Usage]) -> list[dict[str, Any]]:
-    """Return the usage of each thread or process in ``end`` since ``begin``; new ones start from zero."""
+    """Return the usage of each thread or process in ``end`` since ``begin``. If it is new, count from zero."""
     found = []
     for tid, used in end.items():
         before = begin.get(tid, _Usage("", 0, 0))
@@ -255,7 +255,7 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
 
 
 def _machine() -> tuple[int | None, int | None]:
-    """Return how long the allowed cores were busy with any process, and how long a hypervisor took them away, in ns."""
+    """Return how long the allowed cores ran any process, and how long a hypervisor took them away, in ns."""
     allowed = cores_allowed()
     if allowed is None:
         return None, None
@@ -283,6 +283,6 @@ def _pressure() -> int | None:
 
 
 def _loader_workers() -> int | None:
-    """Return the largest number of workers of any data loader; None without a loader."""
+    """Return the largest number of workers of any data loader; None if there is no loader."""
     found = [one for one in gc.get_objects() if issubclass(type(one), (DataLoader, _BaseDataLoaderIter))]
     return max((getattr(one, "num_workers", getattr(one, "_num_workers", 0)) for one in found), default=None)

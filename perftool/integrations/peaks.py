@@ -27,8 +27,8 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators support more dtypes and have larger caches, and launching a short copy takes longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
-# A run counts only if the process was on a core for this share of it: a matmul takes a hundred times as long if one of
-# its threads has no core.
+# A run counts only if the process was on a core for this share of the run, because a matmul takes a hundred times as
+# long if one of its threads has no core.
 _ON_A_CORE = 0.9
 
 
@@ -46,7 +46,7 @@ class Peaks:
 def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
     """Measure the best rates on ``device``, within ``seconds`` per kind of work. A CPU uses PyTorch's threads."""
     dtypes = _DTYPES if device == "cpu" else _DTYPES | _MORE_DTYPES
-    # Modes of the program, such as a counter of FLOPs or a default device, must neither see nor change this work.
+    # Modes that the program has entered, such as a FLOP counter or a default device, must not see or change this work.
     with torch.inference_mode(), _disable_current_modes(), torch._C.DisableTorchFunction():
         rates = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
         return Peaks({name: rate for name, rate in rates.items() if rate}, _bandwidth(seconds, device))
@@ -80,8 +80,8 @@ def _bandwidth(seconds: float, device: str) -> float | None:
 
 
 def _least(work: Callable[[], object], seconds: float, device: str) -> float:
-    """Time the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run. Returns s, or infinity if
-    every run was disturbed."""
+    """Time the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run. Return its time in s, or
+    infinity if every run was disturbed."""
     work()
     _wait(device)
     best, until = float("inf"), time.perf_counter() + seconds

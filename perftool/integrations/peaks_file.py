@@ -16,7 +16,7 @@ _SECONDS = 1.0
 
 
 def peaks_document(device: str) -> str:
-    """Measure the peaks of ``device`` (cpu, cuda, hpu), and write them like an entry of devices.toml."""
+    """Measure the peaks of ``device`` (cpu, cuda, hpu), and return them as TOML, like an entry of devices.toml."""
     peaks = measured_peaks(_SECONDS, device)
     if "fp32" not in peaks.products or peaks.memory_bandwidth is None:
         raise PerfToolError(
@@ -26,7 +26,7 @@ def peaks_document(device: str) -> str:
 
 
 def written(name: str, kind: str, peaks: Peaks, when: datetime) -> str:
-    """Write the ``peaks`` of the device ``name``, measured at the time ``when``, as TOML."""
+    """Return the ``peaks`` of the device ``name``, measured at the time ``when``, as TOML."""
     threads = f", {torch.get_num_threads()} threads" if kind == "cpu" else ""
     source = f"measured on {when:%Y-%m-%d} with PyTorch {torch.__version__}{threads}"
     rates = [("matrix", dtype, rate) for dtype, rate in peaks.products.items()]

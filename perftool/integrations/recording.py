@@ -65,7 +65,7 @@ def profile(
 
 
 class Recording:
-    """A recording: ``traces`` are the files saved until now, and ``report`` is the report on the newest one."""
+    """A recording: ``traces`` are the files saved so far, and ``report`` is the report on the newest one."""
 
     def __init__(self, folder: Path, profiler: torch_profiler.profile, watch: Watch, before: int, quiet: bool) -> None:
         self.traces: list[Path] = []
@@ -108,11 +108,11 @@ class Recording:
                 show(self.report, self.traces[-1])
 
     def step(self) -> None:
-        """Mark the end of a step and the beginning of the next, in the thread that entered the block."""
+        """Mark the end of a step and the start of the next. Call this in the thread that entered the block."""
         if os.getpid() != self._owner:
             return
         if not self._home.here:
-            warnings.warn("perftool: a call of step() in a thread that is not recorded has no effect", stacklevel=2)
+            warnings.warn("perftool: step() has no effect in a thread that is not recorded", stacklevel=2)
             return
         self._steps += 1
         with self._endings.undisturbed(), errors_become_warnings("the profiler failed"):
@@ -122,7 +122,7 @@ class Recording:
         """Stop, and save what is still being recorded. Further calls do nothing."""
         if self._running and os.getpid() == self._owner:
             if not self._home.here:
-                warnings.warn("perftool: a recording can only be saved by the thread that began it", stacklevel=2)
+                warnings.warn("perftool: a recording can only be saved by the thread that started it", stacklevel=2)
                 return
             self._running = False
             with self._endings.undisturbed(), errors_become_warnings("the recording could not be saved"):
@@ -147,7 +147,7 @@ class Recording:
     def _save(self, profiler: torch_profiler.profile) -> None:
         # The recording from the start of the block is kept only if the block never calls step().
         trial = self._steps == 1 and self._before > 0
-        # Without steps after the skipped ones, nothing was recorded.
+        # If no step followed the skipped steps, nothing was recorded.
         if trial or 0 < self._steps <= self._before:
             return
         self.traces.append(save_trace(profiler, new_trace(self._folder), self._watch.facts))
@@ -155,7 +155,7 @@ class Recording:
 
     def _nothing(self) -> str:
         return (
-            f"nothing was recorded: the block called step() {self._steps} times, but recording begins after "
+            f"nothing was recorded: the block called step() {self._steps} times, but recording starts after "
             f"{self._before}; lower wait or warmup"
         )
 

@@ -45,7 +45,8 @@ class Additions:
 
 
 def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[], Facts] | None = None) -> Path:
-    """Save what ``profiler`` recorded. Returns the file: ``path``, which ends in ``.json.gz``, if all goes well.
+    """Save what ``profiler`` recorded, and return the file. If all goes well, it is ``path``, which ends in
+    ``.json.gz``.
 
     The plain trace is written first, under the same name without ``.gz``. Then the lines of the calls (if stacks were
     recorded) and ``facts`` are added. The result is compressed into a new file, which replaces the plain one once it is
@@ -61,7 +62,7 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
     added_facts = _extra("the facts about the machine", facts) if facts else None
     folders = dict.fromkeys((path.parent, plain.parent))
-    for additions, missing in ((Additions(calls, added_facts), "our additions"), (Additions(), "compression")):
+    for additions, missing in ((Additions(calls, added_facts), "perftool's additions"), (Additions(), "compression")):
         for folder in folders:
             with _may_fail(missing if folder == plain.parent else ""):
                 return _packed(plain, folder / path.name, additions)
@@ -70,7 +71,7 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
 
 @contextmanager
 def _may_fail(missing: str) -> Iterator[None]:
-    """Turn an error into a warning that the trace is saved without ``missing``; no warning if ``missing`` is empty."""
+    """Turn an error into a warning that the trace is saved without ``missing``. Do not warn if ``missing`` is empty."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the trace is saved already
@@ -90,7 +91,7 @@ def _extra(what: str, made: Callable[[], Made]) -> Made | None:
 
 
 def _export(profiler: torch_profiler.profile, path: Path) -> Path:
-    """Write the plain trace to the folder of ``path``, or to another one if this folder is full. Returns the file.
+    """Write the plain trace to the folder of ``path``, or to another folder if that one is full. Return the file.
 
     PyTorch can write a recording only once. If writing fails, PyTorch prints an error, raises nothing, and leaves a
     file that ends in ``.tmp``. Newer versions can write again with their exporter in Python.
@@ -127,7 +128,7 @@ def _written(profiler: torch_profiler.profile, path: Path, folder_in: Callable[[
     _remove(cut)
     plain = longest.with_name(name)
     os.replace(longest, plain)
-    lost = f"the trace is cut off; the part that was written is in {plain}"
+    lost = f"the trace is truncated; the part that was written is in {plain}"
     warnings.warn(f"perftool: {_why_not(path.parent)}; {lost}", stacklevel=3)
     return plain
 
@@ -141,7 +142,7 @@ def _other_places() -> Iterator[Path]:
 
 @contextmanager
 def _new_folders() -> Iterator[Callable[[Path], Path]]:
-    """Yield a function that creates one new folder in each place. New folders that stay empty are removed."""
+    """Yield a function that creates one new folder in each place. Then remove the folders that are still empty."""
     made: dict[Path, Path] = {}
 
     def folder_in(place: Path) -> Path:
@@ -194,7 +195,7 @@ def _why_not(folder: Path) -> str:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(_PIECE_BYTES))
     except OSError as error:
-        return f"{folder} cannot be written ({error.strerror or error})"
+        return f"{folder} is not writable ({error.strerror or error})"
     return f"{folder} has too little space for the trace, or file sizes are limited"
 
 

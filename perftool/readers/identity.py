@@ -33,7 +33,7 @@ _EARLIEST_NS = 10**18
 
 @dataclass(frozen=True)
 class Identity:
-    """What identifies a trace in a run; None for missing values.
+    """What identifies a trace in a run. Missing values are None.
 
     ``start_ns`` counts from 1970; ``process`` is the ID of the process on ``host`` that recorded the trace.
     ``readable`` is false if the file does not begin like a trace.
@@ -82,8 +82,8 @@ def _identity(path: str, head: bytes, metadata: Mapping[str, Any]) -> Identity:
 def metadata_of(path: str) -> dict[str, Any]:
     """The metadata of the trace at ``path``, without the members of process groups.
 
-    Omits metadata after the events if that would require reading the whole file. Empty if the file is damaged, is not a
-    trace, or can be read only once.
+    Metadata after the events is left out if reading it would require reading the whole file. The result is empty if the
+    file is damaged, is not a trace, or can be read only once.
     """
     return dict(_described(path)[1])
 
@@ -163,7 +163,7 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
 
 def _process(events: bytes) -> int | None:
-    """The most frequent process ID among the first events. Ignores small numbers, which are those of device lanes."""
+    """The most frequent process ID among the first events. Small numbers are ignored: they belong to device lanes."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     processes = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode

@@ -36,7 +36,7 @@ _BEGUN = re.compile(
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
 REPLACEMENT = "redacted"
-# The mark where a text was cut, and characters that could continue a token that was cut there.
+# The mark where a text was truncated, and characters that could continue a token that was truncated there.
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
 
@@ -64,14 +64,14 @@ _UNIT = re.compile(
 # A name that ends in one of these words only describes a secret or says where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
-# Names may have a number or a place: HF_TOKEN_1, api-key2, API_KEY_PROD_2.
+# Names may end in a number or in a word for their use: HF_TOKEN_1, api-key2, API_KEY_PROD_2.
 _PLACE = (
     "prod|production|staging|stage|dev|test|live|old|new|backup|main|read|write|ro|rw|admin|team|user|ci|value"
     "|header|pem"
 )
 _VARIANT = re.compile(rf"(?:_?v?\d+)?(?:_(?:{_PLACE})(?:_?v?\d+)?)?_$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
-# Of longer names, only the end is examined.
+# Only the end of a longer name is examined.
 _LONGEST_NAME = 100
 
 # Shorter texts do not count as secrets, because they could occur in other words.
@@ -103,7 +103,7 @@ _NAMED = re.compile(
 _QUOTE = re.compile(r"""(\\*["'])""")
 # Strings may have a prefix in Python (b'x') or in a shell ($'x').
 _PREFIXED = re.compile(r"""(?:[bBuUrRfF]{1,2}|\$)?(\\*["'])""")
-# A shell reads a line that ends in a backslash and the next one as one line.
+# A shell joins a line that ends in a backslash to the next line.
 _NEXT_LINE = re.compile(r"(?:\\\r?\n[ \t]*)+")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
 # An ``&`` ends a value only if another name follows, as in a URL. Quotes, angle brackets and semicolons also end it if
@@ -115,7 +115,7 @@ _BARE = re.compile(
 # Headers whose value extends to the end of the line, or of the argument that contains them.
 _HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
 _HEADER = re.compile(r"""(?:= *"[^"\r\n]*"|[^"'`\r\n])*""")
-# A list or an object, up to its first closing bracket. In a text that was cut, the last string may have no end.
+# A list or an object, up to its first closing bracket. In a truncated text, the last string may have no end.
 _LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*[\])}]?""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
 # JSON in a string may contain escaped slashes. A quote or an angle bracket ends the URL if a space or punctuation
@@ -129,8 +129,8 @@ _ADDRESS = re.compile(
 
 
 class Certainty(IntEnum):
-    """Whether a name indicates a secret. ``POSSIBLE`` means that it depends on the value, ``RANDOM`` that the value has
-    to look random."""
+    """Whether a name indicates a secret. With ``POSSIBLE``, it depends on the value. With ``RANDOM``, the value must
+    look random."""
 
     NO = 0
     RANDOM = 1
@@ -202,7 +202,7 @@ def secrets_in(text: str) -> Iterator[Found]:
         yield Found(*found.span(), _KIND_OF[found.lastgroup or ""])
     yield from _begun_in(text)
     for found in _ADDRESS.finditer(text):
-        yield Found(*found.span(found.lastgroup or 0), "password of an address")
+        yield Found(*found.span(found.lastgroup or 0), "password in a URL")
     for found in _BEARER.finditer(text):
         if _is_credential(found["scheme"], found["text"]):
             yield Found(*found.span("text"), found["scheme"])
@@ -236,7 +236,7 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _begun_in(text: str) -> Iterator[Found]:
-    """The keys and tokens in ``text`` that were cut off."""
+    """The truncated keys and tokens in ``text``."""
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
@@ -316,9 +316,9 @@ def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
     seems to end at ``end``.
 
     There are more forms of quotes, escapes and lists than this module knows, so any part of the line may belong to the
-    value. Lines that are indented more than that of the name belong to it too, as do items of a list in YAML and what
-    follows a backslash at the end of a line. If a bracket or ``quote`` remains open, the value may go on to the end of
-    the text.
+    value. The next lines also belong to it if they are indented more than the line of the name, are items of a YAML
+    list, or follow a backslash at the end of a line. If a bracket or ``quote`` remains open, the value may extend to
+    the end of the text.
     """
     last = _line_end(text, end)
     rest = text[start:last]
@@ -335,7 +335,7 @@ def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
 
 
 def _goes_on(text: str, end: int) -> bool:
-    """Whether the line that ends at ``end`` goes on in the next one, because it ends in a backslash."""
+    """Whether the line that ends at ``end`` continues in the next line, because it ends in a backslash."""
     return text[max(end - 2, 0) : end].removesuffix("\r").endswith("\\")
 
 

@@ -69,8 +69,8 @@ def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
     return next((sniffed for test, sniffed in tests if test(filled, name)), UNKNOWN)
 
 
-# The bracket must be followed by JSON or by the end of the line, because a log line may also begin with one, as in
-# [INFO].
+# The bracket must be followed by JSON or by the end of the line, because a log line may also begin with a bracket,
+# as in [INFO].
 _JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{"\]]|$))')
 _METRIC = re.compile(r'\[?\s*\{\s*"metric_name"\s*:')
 _TOP_KEY = re.compile(r'"([^"\\]+)"\s*:')

@@ -56,7 +56,7 @@ def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.nda
 
 
 def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> int:
-    """The part, in ns, of ``bound`` (the time that ``links`` add to the critical path) in which threads fetch data."""
+    """How much of ``bound`` (the time that ``links`` add to the critical path) threads spend fetching data, in ns."""
     graph, total = model.graph, 0
     begin, end = model.window
     rows = store.select(_FETCHES, {"rank": model.rank, "begin": begin, "end": end})
@@ -74,8 +74,8 @@ def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> 
 
 
 def _time_inside(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """The times at which ``spans`` begin and end, and how much time ``spans`` cover before each of these times. Expects
-    ``spans`` to be sorted by start."""
+    """The times at which ``spans`` begin and end, and how much time ``spans`` cover before each of these times.
+    ``spans`` must be sorted by start."""
     times, covered = [spans[0][0]], [0]
     for ts, end in spans:
         begin = max(ts, times[-1])

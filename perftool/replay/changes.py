@@ -94,7 +94,7 @@ OnHost = Sequence[tuple[int, Change]]
 
 
 def _remove(graph: Graph, result: Altered, tasks: Int64s) -> None:
-    """Remove ``tasks``: give them no time, and remove all their links except those along their lane."""
+    """Remove ``tasks``: set their durations to 0, and remove all their links except those along their lane."""
     nodes = graph.first_task + tasks
     result.dur[nodes] = 0
     links = graph.links
@@ -259,7 +259,7 @@ def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
 
 
 def _release_waits(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
-    """Make waits that end inside ``spans`` return at once."""
+    """Make waits that end inside ``spans`` return immediately."""
     points, links = graph.points, graph.links
     # A wait that ends when a span ends is inside it; a wait that ends when a span begins is not.
     released = np.zeros(len(graph.dur), dtype=bool)

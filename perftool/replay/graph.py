@@ -107,8 +107,8 @@ def _points(recording: Recording, submitted: Anchors, handovers: Handovers) -> P
 
 
 def _host_links(recording: Recording, points: Points, least: Int64s, origin: int) -> list[Links]:
-    """Build the links along each thread. Their lags are the time of its work or, for a call that waits, the least time
-    of the call."""
+    """Build the links along each thread. A lag is the time of the thread's work or, for a call that waits, the least
+    time of the call."""
     first = points.first_of_thread
     begins, goes_on = np.flatnonzero(first), np.flatnonzero(~first)
     lasted = points.time[goes_on] - points.time[goes_on - 1]
@@ -154,7 +154,7 @@ def _time_order(
 
 
 def _groups(values: Int64s) -> list[tuple[int, int]]:
-    """The begin and end positions of each stretch of equal ``values``."""
+    """The start and end positions of each run of equal ``values``."""
     if not len(values):
         return []
     cuts: list[int] = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]

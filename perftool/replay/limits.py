@@ -7,7 +7,7 @@ NEAR_NS = 10_000
 """Work that starts within this time after other work ends is assumed to follow it."""
 
 ACROSS_NS = 25_000
-"""The corresponding limit for work on another stream, which takes longer because the device must check an event."""
+"""The corresponding limit for work on another stream, which starts later because the device must check an event."""
 
 LAUNCH_NS = 50_000
 """The longest delay from the return of a launch to the start of its work on an idle device."""
@@ -25,4 +25,4 @@ FULL_QUEUE = 512
 """A long launch is assumed to wait for space in the queue if at least this many launches are outstanding."""
 
 ROUNDED_NS = 2_000
-"""Times are rounded, some to a microsecond, so work may appear to begin this much before its predecessor ends."""
+"""Times are rounded, some to a microsecond, so work may appear to start this long before its predecessor ends."""

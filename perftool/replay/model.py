@@ -1,4 +1,4 @@
-"""A model of one rank's steps, which is validated on the unchanged steps before it predicts changes."""
+"""A replay model of one rank's steps. It is validated on the unchanged steps before it predicts changes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from perftool.units import format_ns, format_ratio
 MOST_ERROR = 0.02
 # Limits memory and time: every replay takes about a microsecond per task.
 _MOST_TASKS = 400_000
-# Limits two products, tasks by streams and launches by threads, because the replay compares all pairs.
+# Limits two products, tasks times streams and launches times threads, because the replay compares all pairs.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
-# The first is the minimum share of device time that must have a known launch or be queued before the window. The second
-# limits the share of tasks with a known launch that may begin clearly before that launch.
+# At least this share of the device time must have a known launch, or must have been queued before the window.
 _LEAST_LINKED = 0.8
+# At most this share of the tasks with a known launch may start clearly before that launch.
 _MOST_BEFORE_LAUNCH = 0.05
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The mean length of a step (``step_ns``) in the ``replay`` of the ``altered`` graph. ``lacks`` is a clause about
-    resources that the machine lacks; if there is one, ``step_ns`` is only a lower bound.
+    """The mean length of a step (``step_ns``) in the ``replay`` of the ``altered`` graph. If the machine
+    lacks resources, ``lacks`` is a clause about them, and ``step_ns`` is only a lower bound.
     """
 
     step_ns: int
@@ -68,8 +68,8 @@ class Model:
 
     @property
     def window(self) -> tuple[int, int]:
-        """When the replayed steps start and end in the recording, in ns. The end is the later of the host's and the
-        device's."""
+        """When the replayed steps start and end in the recording, in ns. The end is that of the host or of the device,
+        whichever is later."""
         steps = self.graph.recording.steps
         return self.graph.recording.begin, int(max(steps.end.max(), steps.host_end.max()))
 
@@ -103,7 +103,7 @@ def models_of(store: TraceStore) -> Mapping[int, Model | str]:
 
 
 def model_of(store: TraceStore, rank: int) -> Model | str:
-    """The model of ``rank``, or a clause that says why there is none. It is made once per store."""
+    """The model of ``rank``, or a clause that says why there is none. It is built once per store."""
     made = _MADE.setdefault(store, {})
     if rank not in made:
         made[rank] = _make(store, rank)
@@ -132,7 +132,7 @@ def _make(store: TraceStore, rank: int) -> Model | str:
 
 
 def _crowded(recording: Recording) -> str | None:
-    """Say that there are too many streams or threads to replay; None if there are not."""
+    """A clause that says that there are too many streams or threads to replay; None if there are not."""
     lanes = len(np.unique(recording.tasks.lane))
     if lanes * len(recording.tasks) > _MOST_CROSSINGS:
         return f"the work of a step is spread over {lanes:,} streams, too many to replay"
@@ -163,7 +163,7 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
     if early.mean() > _MOST_BEFORE_LAUNCH:
         return "work seems to start before its launch, so the clocks of host and device differ"
     if measured <= 0:
-        return "the steps have no length"
+        return "the steps take no time"
     error = (replayed - measured) / measured
     if abs(error) > MOST_ERROR:
         text = f"the unchanged replay takes {format_ns(replayed)} for a step that took {format_ns(measured)}"
@@ -182,9 +182,8 @@ def _unexplained(recording: Recording, missing_ns: int) -> str:
         if still[still > LAUNCH_NS].sum() >= missing_ns / 2:
             if known[0] == 0 and still[0] >= missing_ns / 2:
                 late = format_ns(int(still[0]))
-                return (
-                    f"its first work starts {late} after it was submitted; what the device did before is not recorded"
-                )
+                before = "what the device did before that is not recorded"
+                return f"its first work starts {late} after it was submitted; {before}"
             stands = f"submitted work does not start for up to {format_ns(int(still.max()))}"
             return f"{stands}, and the trace does not show what it waits for"
     return "the trace does not show what the rest was spent on"

@@ -46,7 +46,7 @@ def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
     """The path as triples: a node, the link that delays it (None for the node's own time), and the time in ns that this
     contributes to the length of the replay.
     """
-    # Single elements are read faster from lists than from arrays.
+    # Individual elements are read faster from lists than from arrays.
     done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()
     begun = (replay.done - replay.dur).tolist()
     by_target, bounds = graph.by_target.tolist(), graph.bounds.tolist()

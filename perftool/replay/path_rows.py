@@ -70,7 +70,7 @@ def critical_path_rows(store: TraceStore) -> list[PathRow]:
 
 
 def path_rows(store: TraceStore, model: Model, prediction: Prediction | None = None) -> list[PathRow]:
-    """The path of ``prediction`` or, without one, of ``model``'s unchanged replay, in order."""
+    """The path of ``prediction`` or, if that is None, of ``model``'s unchanged replay, in order."""
     stretches = critical_path(model.graph, prediction.replay if prediction else model.unchanged)
     if not stretches:
         return []

@@ -18,9 +18,9 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class Replay:
-    """The end of each node (``done``) in the last pass, which begins at ``since``, and the mean step in that pass.
-    ``lag`` and ``dur`` are the delays of links and the lengths of nodes that were used. All times are ns on the clock
-    of the replay, which starts at 0.
+    """The end of each node (``done``) in the last pass, which begins at ``since``, and the mean length of a step in
+    that pass. ``lag`` and ``dur`` are the delays of links and the lengths of nodes that were used. All times are ns on
+    the clock of the replay, which starts at 0.
     """
 
     done: Int64s
@@ -102,8 +102,8 @@ def reach(graph: Graph, done: Int64s) -> int:
 
 
 def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
-    """The mean step, defined as in the table ``steps``: from the end of the previous step's work to the end of its
-    own."""
+    """The mean length of a step. As in the table ``steps``, a step lasts from the end of the previous step's work to
+    the end of its own."""
     tasks = _tasks(graph, done)
     reach, total = before, 0
     bounds = zip(done[graph.step_begin].tolist(), done[graph.step_end].tolist(), strict=True)

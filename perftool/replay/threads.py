@@ -19,7 +19,7 @@ MAIN = 0
 class Handovers:
     """Points at which one thread lets another resume: ``to``, silent since ``since``, resumes at ``resumed``.
 
-    ``cause`` is the other thread, and ``caused`` the time at which it allows this. All times are in ns.
+    ``cause`` is the thread that lets it resume, and ``caused`` the time at which it does so. All times are in ns.
     """
 
     to: Int64s
@@ -41,7 +41,7 @@ class Runs:
 
     @classmethod
     def of(cls, recording: Recording, thread: int) -> Runs:
-        """Find the stretches of ``thread``. More than ``PAUSE_NS`` without events end a stretch."""
+        """Find the stretches of ``thread``. A pause of more than ``PAUSE_NS`` ends a stretch."""
         mine = recording.leaves.thread == thread
         ts, end = recording.leaves.ts[mine], np.maximum.accumulate(recording.leaves.end[mine])
         begins = np.ones(len(ts), dtype=bool)

@@ -13,7 +13,7 @@ from perftool.replay.points import Points
 from perftool.replay.recording import NONE, Bools, Int64s, Recording
 from perftool.replay.threads import Handovers, Runs
 
-# A call that takes more than this many times the usual time was delayed.
+# A call that takes more than this many times as long as an undelayed call was delayed.
 _HELD_UP = 5
 # These percentiles are taken as the time of an undelayed call and as the shortest delay of a return.
 _UNDELAYED, _QUICKEST = 25, 2
@@ -52,7 +52,7 @@ def _usual_ns(recording: Recording) -> int:
 
 
 def _calls_that_wait(recording: Recording, points: Points, first: int, least: Int64s) -> list[Links]:
-    """Build links to the ends of calls that wait, from the work that ended during each call. Sets ``least`` at these
+    """Build links to the ends of calls that wait, from the work that ended during each call. Set ``least`` at these
     ends."""
     waits, tasks = recording.waits, recording.tasks
     if not len(waits):
@@ -83,8 +83,8 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
 
 
 def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
-    """The delays from causes to the ends of waits. They are shortened for calls of usual length, which may have started
-    after the work ended."""
+    """The delays from causes to the ends of waits. They are shortened for calls of typical length, because these may
+    have started after the work ended."""
     tail = np.minimum(observed, WAKE_NS)
     is_wait = waited & (lasted > _usual_ns(recording))
     quickest = int(np.percentile(tail[is_wait], _QUICKEST, method="lower")) if is_wait.any() else 0
@@ -93,7 +93,7 @@ def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools
 
 def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
     """For each wait, the other thread that was the last to stop working during the wait and then stayed silent until
-    its end. Also when that thread stopped; the smallest integer if there is no such thread."""
+    the wait ended, and the time when it stopped (the smallest integer if there is no such thread)."""
     other = np.zeros(len(begun), dtype=np.int64)
     ended = np.full(len(begun), np.iinfo(np.int64).min, dtype=np.int64)
     for number in range(recording.threads):
@@ -108,7 +108,7 @@ def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end:
 
 
 def _calls_that_copy(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Build links from copies to the ends of the calls that submit them and wait for them. Sets ``least`` at these
+    """Build links from copies to the ends of the calls that submit them and wait for them. Set ``least`` at these
     ends."""
     tasks, calls = recording.tasks, recording.launches
     copies = np.flatnonzero(tasks.copy & (tasks.launch != NONE))
@@ -123,7 +123,7 @@ def _calls_that_copy(recording: Recording, points: Points, first: int, least: In
 
 
 def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Build links from work that made space in the queue to the ends of launches that waited for it. Sets ``least`` at
+    """Build links from work that made space in the queue to the ends of launches that waited for it. Set ``least`` at
     these ends."""
     tasks, calls = recording.tasks, recording.launches
     usual = _usual_ns(recording)
@@ -148,7 +148,7 @@ def _queued_since(recording: Recording) -> Int64s:
 
 
 def _other_threads(points: Points, handovers: Handovers, least: Int64s) -> Links:
-    """Build links from a point on one thread to the point at which another thread resumes. Sets ``least`` there."""
+    """Build links from a point on one thread to the point at which another thread resumes. Set ``least`` there."""
     target = points.at(handovers.to, handovers.resumed)
     least[target] = 0
     return Links.of(

@@ -1,5 +1,6 @@
 """Notices that a recording should end early: the program takes no more steps, or the recording fills the memory.
-PyTorch keeps each call in memory until the recording ends, and then needs about 70 times as much to stop and save."""
+PyTorch keeps every call in memory until the recording ends. Stopping and saving then takes about 70 times as much
+memory."""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ _HARMLESS_BYTES = 16 << 20
 # The share of the free memory by which the process may grow. Tensors may take most of it.
 _SHARE = 0.25
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-# Lets the main thread call a function in C, at its next instruction in Python. Returns 0 if it will.
+# Makes the main thread call a C function at its next Python instruction. Returns 0 on success.
 _ADD = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(("Py_AddPendingCall", ctypes.pythonapi))
 _SIGNALLED = ctypes.cast(ctypes.pythonapi.PyErr_SetInterruptEx, ctypes.c_void_p)
 
 
 class Deadline:
-    """Calls ``passed`` in the main thread, with the reason, until ``close``: if the process grows while a deadline has
-    passed, or if it grows by much of the available memory.
+    """Until ``close``, calls ``passed`` in the main thread, with the reason, if the deadline has passed and the process
+    has grown, or if the process has grown by a large share of the available memory.
 
-    Where the size of the process is unknown, only the deadline counts. ``passed`` must not raise an exception, which
-    would get lost, but may call ``send`` and ``leave``.
+    If the size of the process is unknown, only the deadline counts. ``passed`` must not raise an exception, because it
+    would get lost. ``passed`` may call ``send`` and ``leave``.
     """
 
     def __init__(self, passed: Callable[[str], None]) -> None:
@@ -49,12 +50,12 @@ class Deadline:
         _thread.start_new_thread(self._watch, ())
 
     def postpone(self, seconds: float) -> None:
-        """Let the deadline be ``seconds`` from now."""
+        """Move the deadline to ``seconds`` from now."""
         self._moved = time.monotonic()
         self._until = self._moved + seconds
 
     def send(self, number: int) -> None:
-        """Let Python handle a signal, at the next instruction of the program after ``passed``."""
+        """Make Python handle signal ``number`` at the program's next instruction after ``passed`` returns."""
         self._signals.append(number)
 
     def leave(self) -> None:
@@ -81,7 +82,7 @@ class Deadline:
                 self._asked = _ADD(ctypes.cast(self._callback, ctypes.c_void_p), None) == 0
 
     def _reason(self) -> str:
-        """Why the recording should end now; empty if it should go on."""
+        """Return why the recording should end now, or an empty text if it should go on."""
         if self._closed or os.getpid() != self._owner:
             return ""
         now = resident_bytes()

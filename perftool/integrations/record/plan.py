@@ -23,11 +23,11 @@ WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
 # The stages of a process of the program, in order: ``stranger`` cannot import this package, ``ready`` has imported
-# PyTorch, ``recording`` has begun to record, ``explained`` has reported why it recorded nothing, and ``saved`` has
-# saved a trace.
+# PyTorch, ``recording`` has started recording, ``explained`` has reported why it recorded nothing, and ``saved``
+# has saved a trace.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-# Limits on the processes of a program and on the notes of a process, far above what occurs.
+# Limits on the processes of a program and on the notes of a process, far above what occurs in practice.
 _MOST_FILES, _MOST_NOTES = 100_000, 100_000
 _LONGEST_FILE = 64 << 10
 
@@ -87,7 +87,7 @@ class Plan:
     def notes_left(self) -> list[Note]:
         """Read the distinct notes of the program's processes, in the order of their files.
 
-        Skips everything else, because the program may also write there, and lines are cut off if the disk is full.
+        Skip everything else, because the program may also write there, and a full disk truncates lines.
         """
         files = sorted(islice(Path(self.notes).glob("*.json"), _MOST_FILES))
         lines = dict.fromkeys(islice(chain.from_iterable(map(_whole_lines, files)), _MOST_NOTES))
@@ -117,8 +117,8 @@ def _own_file(folder: str) -> int:
 
 
 def _whole_lines(file: Path) -> Iterator[bytes]:
-    """Yield the complete lines of ``file``; a process may still be writing the last one. Yields none if the file is a
-    pipe or too long, because none of our processes creates such a file."""
+    """Yield the complete lines of ``file``; a process may still be writing the last one. Yield none if the file
+    is a pipe or too long, because none of our processes creates such a file."""
     with suppress(OSError):
         yield from (line for line in read_small(file, _LONGEST_FILE).splitlines(keepends=True) if line.endswith(b"\n"))
 

@@ -33,18 +33,18 @@ from perftool.integrations.saving import save_trace
 from perftool.units import NS_PER_MS, NS_PER_S, format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
-# If the recorded steps take less time than this, recording more is advised: steps may be calls of a small module, such
-# as a detector.
+# If the recorded steps take less time than this, the message suggests recording more of them, because steps may be
+# calls of a small module, such as a detector.
 _SHORT_NS = 100 * NS_PER_MS
-# A recording ends early if the next step takes longer than this, in s, plus this many times what the whole recording
+# A recording ends early if the next step takes longer than _LATE_S (in s) plus _LATE times what the whole recording
 # would take at the speed of the last steps.
 _LATE_S, _LATE = 0.3, 3
-# The patience with the second step of the program, in s. The length of the first is unknown.
+# How long to wait for the program's second step, in s. The length of the first step is unknown.
 _SECOND_S = 60.0
 # PyTorch's stack tracer reads the optimizer's state when this method is called.
 _STEP_CODE = "_optimizer_step_code"
 _IN_BACKWARD = (
-    "the optimizer steps inside the backward pass, where no recording can begin; --steps-from loader or forward counts "
+    "the optimizer steps inside the backward pass, where no recording can start; --steps-from loader or forward counts "
     "batches or calls of the model as steps"
 )
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
@@ -102,7 +102,7 @@ class Recorder:
         if self._is_elsewhere():
             return
         with self._endings.undisturbed():
-            # Another thread may have begun to record since.
+            # Another thread may have started recording since the check above.
             if not self._over and not self._is_elsewhere():
                 self._count()
 
@@ -162,7 +162,7 @@ class Recorder:
 
     def _start(self) -> None:
         plan = self._plan
-        # PyTorch records stacks by a profile function in every thread, which would replace the program's own.
+        # PyTorch records stacks with a profile function in every thread, which would replace the program's own.
         self._stackless = sys.getprofile() is not None or threading.getprofile() is not None
         self._profiler = torch_profiler.profile(
             activities=activities_here(),
@@ -188,7 +188,7 @@ class Recorder:
         # PyTorch stops the profiler before it calls this method, so the rest of ``whole_ns`` is the time to stop.
         steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
         whole = self._seen - self._plan.before
-        what = _steps(whole) if whole else "a part of a step"
+        what = _steps(whole) if whole else "part of a step"
         text = (
             f"recording {what} took {format_ns(steps_ns)}, stopping the profiler "
             f"{format_ns(whole_ns - steps_ns)}, and saving {format_ns(saving_ns)}"
@@ -201,7 +201,7 @@ class Recorder:
         elif steps_ns < _SHORT_NS:
             text += "; if the program does other work between some steps, record more of them, for example --active 100"
         if self._plan.stacks and self._stackless:
-            text += "; it has no Python stacks, because the program has a Python profiler of its own"
+            text += "; it has no Python stacks, because the program uses its own Python profiler"
         self._plan.note(Note("saved", text + self._why_early, str(saved)))
 
     def _facts(self) -> dict[str, Any]:
@@ -249,8 +249,8 @@ class Recorder:
             text = "no optimizer took a step; --steps-from loader counts each batch of a data loader as a step"
             self._plan.note(Note("explained", text))
         elif 0 < self._seen <= self._plan.before and not self._began_ns:
-            text = f"the program ended after {_steps(self._seen)}, but recording begins after {self._plan.before}"
-            earlier = "; to begin earlier, lower --wait and --warmup" if self._plan.wait + self._plan.warmup else ""
+            text = f"the program ended after {_steps(self._seen)}, but recording starts after {self._plan.before}"
+            earlier = "; to start earlier, lower --wait and --warmup" if self._plan.wait + self._plan.warmup else ""
             self._plan.note(Note("explained", text + earlier))
         self._finish()
 
@@ -299,8 +299,8 @@ class _UnreadState:
     """Keeps PyTorch from reading the state of optimizers while it records stacks, until ``remove``.
 
     PyTorch reads the state when ``_STEP_CODE`` is called, and fails if an optimizer's state for a parameter is not a
-    dict. PyTorch looks the method up in the class, so the class still returns it. Optimizers call a function that does
-    nothing.
+    dict. PyTorch looks the method up in the class, so the class still returns the original. Optimizer objects get a
+    function that does nothing.
     """
 
     def __init__(self) -> None:

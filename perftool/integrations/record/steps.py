@@ -1,6 +1,7 @@
-"""Detects the steps of the user's program. A step ends after ``optimizer.step()``. Without an optimizer, each batch
-fetched from a data loader begins a step, once a module was called; without a loader, each call of the module that ran
-first. If an optimizer steps after at most two such calls, they only inspected the module, and the optimizer is used.
+"""Detects the steps of the user's program. A step ends after ``optimizer.step()``. If there is no optimizer,
+each batch fetched from a data loader starts a step once a module was called. If there is no loader either, each call
+of the module that ran first starts a step. If an optimizer steps after at most two such calls, the calls only
+inspected the module, and the optimizer's steps count.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Steps:
         self._model_ran = False
         # The class of the module whose calls are the steps.
         self.called: str | None = None
-        # Whether an optimizer steps inside the backward pass, where no recording can begin or end.
+        # Whether an optimizer steps inside the backward pass, where no recording can start or end.
         self.in_backward = False
         self._handles: list[Any] = []
         self._fetch: Any = None
@@ -98,8 +99,8 @@ class Steps:
         self._settle("optimizer")
         leader = self._leader() if self._leader else None
         if leader is None or id(optimizer) in self._followers:
-            # Count the steps of the first optimizer. Another one replaces it if it steps twice while the first does
-            # not.
+            # Count the steps of the first optimizer. Another optimizer replaces it by stepping twice while the first
+            # does not step.
             leader, self._leader = optimizer, weakref.ref(optimizer)
         if optimizer is leader:
             self._followers.clear()
@@ -186,8 +187,8 @@ class _StepHook:
         self._handle = register_optimizer_step_post_hook(stepped)
 
     def remove(self) -> None:
-        """Replace the hook by one that does nothing. PyTorch may be iterating over the hooks; removing one would then
-        make it fail if the program has added another."""
+        """Replace the hook with a function that does nothing. PyTorch may be iterating over the hooks. If the program
+        has added another hook, removing ours would make PyTorch fail."""
         hooks = self._handle.hooks_dict_ref()
         if hooks is not None and self._handle.id in hooks:
             hooks[self._handle.id] = _nothing
@@ -238,7 +239,8 @@ class _WithUnseen(OrderedDict[int, Any]):
 
 class _GlobalCallHook:
     """Like ``_CallHook``, for modules whose dict of hooks cannot be replaced: TorchScript modules, and modules with
-    hooks of the program, whose handles refer to that dict. Slower, because it is called for every module.
+    hooks of the program, whose handles refer to that dict. This hook is slower, because it is called for every
+    module.
     """
 
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:

@@ -64,7 +64,7 @@ class Server:
         if status in (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED):
             raise InputError(f"{self.url}: {_NO_PROFILER}")
         if 300 <= status < 400:
-            raise InputError(f"{self.url}: a redirect, which is not followed; use the address of the server itself")
+            raise InputError(f"{self.url}: it redirects, which is not followed; use the address of the server itself")
         if status != http.client.OK:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
@@ -85,7 +85,7 @@ class Server:
         return found
 
     def _answer(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | Exception:
-        """Return the status and the beginning of the content, or the error if there is no answer."""
+        """Return the status and the content, up to the size limit, or the error if there is no answer."""
         connect = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
         connection = connect(self.host, self.port, timeout=seconds)
         connection.response_class = _Response

@@ -28,7 +28,7 @@ _GIVEN_UP_S = 5.0
 
 @dataclass(frozen=True)
 class Recorded:
-    """The ``traces`` and metrics ``pages`` of a recording; without traces, ``missing`` says why.
+    """The ``traces`` and metrics ``pages`` of a recording. If there are no traces, ``missing`` says why.
 
     ``idle`` means that, according to the pages, no token was generated during the recording.
     """
@@ -40,8 +40,8 @@ class Recorded:
 
 
 def record_server(server: Server, seconds: float, folder: Path, profiles: Path | None) -> Recorded:
-    """Profile ``server`` for ``seconds``, and save the metrics pages and the traces, if found, in ``folder``, which is
-    new. ``profiles`` is the server's folder for traces, if the user named it. Ctrl-C ends the profile early. Raises
+    """Profile ``server`` for ``seconds``. Save the metrics pages and, if found, the traces in ``folder``, which is new.
+    ``profiles`` is the server's folder for traces, if the user named it. Ctrl-C ends the profile early. Raises
     InputError if the server has no profiler or does not answer.
     """
     before = server.metrics()
@@ -128,7 +128,7 @@ def _taken(trace: Path, written: Path, folder: Path) -> Path:
 
 
 def _copied(trace: Path, target: Path) -> bool:
-    """Link or copy ``trace`` to ``target``. Returns False if ``target`` exists. Raises OSError on failure."""
+    """Link or copy ``trace`` to ``target``. Return False if ``target`` exists. Raises OSError on failure."""
     try:
         os.link(trace, target)
     except FileExistsError:
@@ -147,7 +147,7 @@ def _copied(trace: Path, target: Path) -> bool:
 def _why_none(written: Path | None, folder: Path | None) -> str:
     if written is None:
         return (
-            f"the server's folder for traces is unknown here: copy the traces into {folder or 'one folder'} and "
-            "analyze that folder, or name the server's folder with --profile-folder"
+            f"the server's trace folder is unknown: copy the traces into {folder or 'one folder'} and analyze that "
+            "folder, or name the server's folder with --profile-folder"
         )
     return f"{written}: no new trace; does the server write its traces there?"

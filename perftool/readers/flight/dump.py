@@ -120,7 +120,7 @@ class _Allowance:
         self._left = most
 
     def take(self, count: int) -> bool:
-        """Subtract ``count``, and return whether that much was left."""
+        """Subtract ``count``, and return whether at least that much was left."""
         self._left -= count
         return self._left >= 0
 
@@ -138,8 +138,8 @@ def _configs(found: Mapping[str, Any], members: _Members, texts: _Allowance, tal
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
-    """Remove the entries that end batches, and copy their state to the sends and receives of the batch. Also returns
-    the groups with batches."""
+    """Remove the entries that end batches, and copy their state to the sends and receives of the batch. Also return the
+    groups with batches."""
     entries = found if isinstance(found, list) else []
     sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
     closing = {
@@ -173,7 +173,7 @@ def _entries(
     for at, entry in enumerate(entries):
         made = _entry(entry, rank, configs) if isinstance(entry, dict) else None
         if made is None:
-            tally.note("entry", "entries of the flight recorder without group, number, name or peer were left out")
+            tally.note("entry", "entries of the flight recorder without a group, number, name or peer were left out")
         elif texts.take(_length(made)):
             yield made
         else:
@@ -255,8 +255,8 @@ def _groups(
 
 
 class _Members:
-    """Parses the members of groups. Parses a list that many groups share only once, and limits the total number of
-    members."""
+    """Parses the members of groups. A list that many groups share is parsed only once, and the total number of members
+    is limited."""
 
     def __init__(self, most: int) -> None:
         self._read: dict[str, tuple[int, ...]] = {}

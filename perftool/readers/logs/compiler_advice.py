@@ -33,8 +33,7 @@ def is_advice(lines: Iterable[str]) -> bool:
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """Read each piece of advice once, and count its repetitions: the compiler repeats the advice when it recompiles a
-    graph.
+    """Read each piece of advice once, and count its repetitions. The compiler repeats it when it recompiles the graph.
 
     Raises InputError if the file cannot be opened or read.
     """

@@ -1,4 +1,4 @@
-"""Reads CPU fallbacks from logs: tables printed at exit, lines about single calls, refusals, and graph cuts.
+"""Reads CPU fallbacks from logs: tables printed at exit, lines about individual calls, refusals, and graph cuts.
 
 A table consists of a header, sometimes a hint, and rows with a count and an op. Only the header has the logger's
 prefix. Every rank prints a table, so rows of several tables may be mixed. If a console log is appended to a log file,
@@ -79,7 +79,7 @@ CORES = (*HEADERS, *(known.core for known in _LINES))
 
 @dataclass(eq=False)
 class _Table:
-    """A table whose rows are being read. It may contain up to ``left`` more unrelated lines before its next row."""
+    """A table whose rows are being read. Up to ``left`` more unrelated lines may come before its next row."""
 
     header: LogLine
     rows: dict[str, int] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class FallbackScanner:
                 self._tally.note("row without table", "a fallback row is separate from its table", line.number)
             return
         if not line.ended:
-            self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
+            self._tally.note("cut line", "the last row of a fallback table has no line ending", line.number)
         # A process lists each op once, so a second row for an op is from another process.
         table = next((table for table in tables if row["op"] not in table.rows), tables[0])
         if row["op"] not in table.rows:

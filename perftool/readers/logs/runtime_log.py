@@ -19,7 +19,7 @@ from perftool.readers.text.short_texts import cached_for_short
 _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS, *SERVING_PATTERNS))
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_NAME = 200
-# The common name of all graph cuts at CPU fallbacks. Their lines name the op, too, but the fallback records already do.
+# The common name of all graph cuts at CPU fallbacks. Their lines also name the op, but the fallback records do so, too.
 _CPU_FALLBACK = "cpu fallback"
 
 

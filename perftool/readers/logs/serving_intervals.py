@@ -1,4 +1,4 @@
-"""Reads what an LLM server logs about its load: statistics every few seconds (vLLM V0 and V1, SGLang), and single
+"""Reads what an LLM server logs about its load: statistics every few seconds (vLLM V0 and V1, SGLang), and individual
 iterations (vLLM with --enable-logging-iteration-details)."""
 
 from __future__ import annotations

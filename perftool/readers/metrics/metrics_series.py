@@ -144,8 +144,8 @@ class MetricsSeries:
         increments = {value.key: int(value.increment or 0) for value in snapshot.values if value.name is None}
         for name, dur_ns in recipes:
             self._compilations.append(self._compilation(snapshot, 1, dur_ns, name))
-        # The totals may include compilations that are not in ``recipes``: if the file has no list of recipes, or if a
-        # restart has shortened the list.
+        # The totals include compilations that are not in ``recipes`` if the file does not list recipes, or if a restart
+        # has shortened the list.
         rest = increments.get("TotalNumber", 0) - len(recipes)
         if rest > 0:
             rest_ns = max(increments.get("TotalTime", 0) - sum(dur_ns for _, dur_ns in recipes), 0)

@@ -29,7 +29,7 @@ def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
     block: _Block | None = None
     for line in lines:
         if not line.ended and line.text.strip():
-            tally.note("damaged record", "the last line is cut off", line.number)
+            tally.note("damaged record", "the last line is truncated", line.number)
         elif label := _LABEL.match(line.text):
             if label["label"] == "Metric name":
                 yield from _finished(block, tally)

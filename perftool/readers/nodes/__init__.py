@@ -40,8 +40,8 @@ def holds_host_trace(path: str) -> bool:
 
 @once_per_file
 def host_trace_rank(path: str) -> int | None:
-    """The rank of the host calls in an archive, as they or the name of the archive state it. None if it is unknown, or
-    if the archive contains no host calls. An archive that cannot be read may contain some.
+    """The rank that the host calls in an archive, or else the archive's name, state. None if it is unknown, or if the
+    archive contains no host calls. An unreadable archive may contain some, so its name counts.
     """
     if reads_once(path) or not is_bundle(path):
         return None

@@ -37,7 +37,7 @@ _ANY_RATIO_BYTES = 32 << 20
 # A directory entry in a zip takes 46 bytes plus the name.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
 _ZIP, _ZIP_END, _GZIP = b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b"
-# The flags of a member that is encrypted, and of one whose name is UTF-8.
+# The flags of an encrypted member, and of a member whose name is UTF-8.
 _ENCRYPTED, _UTF_8 = 1, 0x800
 _BLOCK = 1 << 20
 # tarfile copies the global headers of an archive into each member. Archives made by git have one.
@@ -60,7 +60,7 @@ _RAW = re.compile(r"prof-data/bin/[^/\\]+")
 def read(path: str, rank: int | None = None) -> LogReading:
     """Read the nodes in an archive, and report members that only ``synprof_parser`` can read.
 
-    Leaves out damaged members, and counts them. Raises InputError if nothing useful remains, or if the archive exceeds
+    Leave out damaged members, and count them. Raises InputError if nothing useful remains, or if the archive exceeds
     a limit.
     """
     rank = rank_of(path) if rank is None else rank
@@ -123,11 +123,11 @@ def copy_host_trace(path: str, into: Path) -> None:
                     for block in content():
                         target.write(block)
                 return
-    raise InputError(f"{path}: no trace of the host ({_HOST})")
+    raise InputError(f"{path}: no host trace ({_HOST})")
 
 
 class _BoundError(InputError):
-    """The archive is larger than any real one."""
+    """The archive is larger than any real archive."""
 
 
 _Content = Callable[[], Iterator[bytes]]
@@ -136,7 +136,7 @@ _Content = Callable[[], Iterator[bytes]]
 class _Members:
     """The names and contents of the regular files in an archive, in order. Use it as a context manager.
 
-    Read the content of a member before you go on to the next. ``issues`` reports a tar that is damaged or cut off.
+    Read the content of a member before you go on to the next. ``issues`` reports a tar that is damaged or truncated.
     """
 
     def __init__(self, path: str) -> None:
@@ -177,7 +177,7 @@ class _Members:
             archive = self._open.enter_context(zipfile.ZipFile(file))
             stated, stray = zip_end(file).entries, stray_bytes(file, archive)
         except _DAMAGE as error:
-            raise InputError(f"{self._path}: the archive is damaged or cut off ({error})") from None
+            raise InputError(f"{self._path}: the archive is damaged or truncated ({error})") from None
         entries = archive.infolist()
         if stated != len(entries):
             # zipfile does not compare the two.
@@ -212,7 +212,7 @@ class _Members:
                     self._unpacked += len(block)
                     yield block
         except _DAMAGE as error:
-            raise InputError(f"{self._path}: {info.filename} is damaged or cut off ({error})") from None
+            raise InputError(f"{self._path}: {info.filename} is damaged or truncated ({error})") from None
 
     def _tar(self) -> Iterator[tuple[str, _Content | None]]:
         stream = self._open.enter_context(ByteStream(self._path))
@@ -234,14 +234,14 @@ class _Members:
         except _DAMAGE as error:
             # Members before the damage are still usable.
             why = stream.issues[0].message if stream.issues else str(error)
-            self.issues.append(ImportIssue("damaged archive", 1, f"the archive is damaged or cut off: {why}"))
+            self.issues.append(ImportIssue("damaged archive", 1, f"the archive is damaged or truncated: {why}"))
 
     def _untarred(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
         try:
             if file := archive.extractfile(info):
                 yield from self._bounded(info.name, file, MOST_MEMBER_BYTES)
         except _DAMAGE as error:
-            raise InputError(f"{self._path}: {info.name} is damaged or cut off ({error})") from None
+            raise InputError(f"{self._path}: {info.name} is damaged or truncated ({error})") from None
 
     def _bounded(self, name: str, file: IO[bytes], most: int) -> Iterator[bytes]:
         """Yield the content of ``file``. Raises InputError if it has more than ``most`` bytes."""

@@ -10,16 +10,16 @@ _TIME = "_ms"
 
 
 def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
-    """The result with the most requests. Among results with equally many requests, exact ones win over printed ones,
-    then later ones over earlier ones. Smaller results are warm-ups.
+    """The result with the most requests, because smaller results are warm-ups. If several have the same number of
+    requests, exact results win over printed ones, and later results over earlier ones.
     """
     return max(reversed(results), key=lambda one: (one.requests, one.exact), default=None)
 
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
     """The numbers between the first and the last page of a server, or since its start if there is only one page. Pages
-    are ordered by their totals. A folder may contain pages from before and after a restart, so this uses the server
-    with the most output tokens.
+    are ordered by their totals. If the server was restarted between pages, the pages since the start with the most
+    output tokens are used.
     """
     ordered = _ordered(pages)
     if not ordered:

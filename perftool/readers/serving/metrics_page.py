@@ -84,7 +84,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
                 ConfigEntry("server", key, labels[key], rank, line.number) for key in _KEPT if key in labels
             )
         elif found["name"] == _STARTED:
-            # Each engine of a server has a start of its own.
+            # Each engine of a server has its own start time.
             sums[_STARTED] = min(sums.get(_STARTED, value), value)
         else:
             sums[found["name"]] = sums.get(found["name"], 0) + value

@@ -1,4 +1,4 @@
-"""Strips the prefixes of loggers and launchers from log lines, and keeps their contents.
+"""Strips the prefixes of loggers and launchers from log lines, and keeps what the prefixes say.
 
 A line may begin with colours, the label of a launcher (Open MPI ``[1,0]<stdout>:``,
 torchrun ``[default0]:``, ``rank0: `` ...) and the groups of the Gaudi logger:
@@ -39,7 +39,7 @@ NO_PREFIX = Prefix()
 
 
 class LogLine(NamedTuple):
-    """One line. ``text`` is the text after the prefix; ``rank`` is that of the line or, failing that, of the file."""
+    """One line. ``text`` is the text after the prefix; ``rank`` comes from the line or, failing that, from the file."""
 
     number: int
     text: str
@@ -49,8 +49,8 @@ class LogLine(NamedTuple):
 
     @property
     def without_text(self) -> LogLine:
-        """The line without its text, which may have a megabyte. Readers keep such lines while they read the rest of the
-        log."""
+        """The line without its text, which may be a megabyte long. Readers keep such lines while they read the rest of
+        the log."""
         return self._replace(text="")
 
 
@@ -127,7 +127,7 @@ _LABEL = re.compile("|".join(label.replace("?P<rank>", f"?P<rank{i}>") for i, la
 _GROUP = re.compile(r"\s*\[([^\[\]]{1,64})\]")
 # The logger writes at most five groups.
 _MAX_GROUPS = 16
-# The date lacks the year, so the time counts from midnight.
+# The date has no year, so the time counts from midnight.
 _SERVER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
     r"(?:\[?[\w./-]{1,120}:\d{1,6}\] ?)?"
@@ -176,7 +176,7 @@ _TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\]){1,16})")
 
 @lru_cache(maxsize=4096)
 def _after_time(groups: str) -> tuple[Prefix, str]:
-    """Parse the ``groups`` that follow a time. Returns their contents (with time 0), and the rest, which is part of the
+    """Parse the ``groups`` that follow a time. Return their contents (with time 0), and the rest, which is part of the
     message."""
     return _logger_groups(Prefix(time_ns=0), groups)
 

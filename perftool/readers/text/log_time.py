@@ -48,5 +48,5 @@ def _seconds(clock: str) -> int:
 
 
 def time_of_day(time_ns: int) -> int:
-    """The time since midnight for ``time_ns``, with or without a date."""
+    """The time of day of ``time_ns``, in ns since midnight. ``time_ns`` may include a date."""
     return time_ns % DAY_NS

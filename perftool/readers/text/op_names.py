@@ -1,4 +1,4 @@
-"""Converts names of ops and dtypes in logs to those in traces."""
+"""Converts the names of ops and dtypes in logs to the names in traces."""
 
 from __future__ import annotations
 

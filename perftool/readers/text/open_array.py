@@ -72,7 +72,7 @@ def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[di
         try:
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            tally.note("damaged record", "a record is cut off or damaged")
+            tally.note("damaged record", "a record is truncated or damaged")
             # Limit the work, because decoding each object inside an incomplete one would fail at the same place.
             left -= error.pos - at + _CALL if isinstance(error, json.JSONDecodeError) else _DEEP
             if left < 0:

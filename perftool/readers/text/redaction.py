@@ -147,7 +147,7 @@ class Redactor:
         return found
 
     def _named(self, piece: bytes, at: int, name: str, option: bool) -> Generator[_Edit, None, int]:
-        """Yield the spans of secrets in the value at ``at``, whose key is ``name``, and in its members. Returns the end
+        """Yield the spans of secrets in the value at ``at``, whose key is ``name``, and in its members. Return the end
         of the value."""
         depth, key = 0, name
         while found := _PART.search(piece, at):
@@ -178,7 +178,7 @@ class Redactor:
 
 
 class _Search:
-    """Finds the texts in ``kinds``, or parts of them. The time does not depend on the number of texts."""
+    """Finds the texts in ``kinds``, or parts of them, in a time that does not depend on the number of texts."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         # Split long texts to keep comparisons short.

@@ -1,8 +1,8 @@
-"""Reads any text input as lines, whatever its encoding, line ends and compression.
+"""Reads any text input as lines, whatever its encoding, line endings and compression.
 
-Logs may have many gigabytes, so the input is decoded and split block by block. The encoding is determined by the byte
-order mark or, failing that, by the zero bytes that UTF-16 puts between ASCII letters; otherwise, it is UTF-8. A line
-that is not valid UTF-8 is read as Latin-1, which maps every byte to a character.
+Logs may be many gigabytes long, so the input is decoded and split block by block. The encoding is determined by the
+byte order mark or, failing that, by the zero bytes that UTF-16 puts between ASCII letters; otherwise, it is UTF-8. A
+line that is not valid UTF-8 is read as Latin-1, which maps every byte to a character.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perftool.readers.files.stream import ByteStream
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_search import TextSearch
 
-# Longer than any log line. This limits the memory for a file without line ends.
+# Longer than any log line. This limits the memory for a file without line endings.
 MAX_LINE = 1 << 20
 # Carriage returns divide a line into parts. If the parts are shorter than _SHORTEST_PART on average, those below that
 # length are dropped, because no reader needs so short a part.
@@ -39,10 +39,10 @@ _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
 class TextLine(NamedTuple):
-    """A line without its line end. ``number`` counts line feeds, as in an editor.
+    """A line without its line ending. ``number`` counts line feeds, as in an editor.
 
     Parts of a line between carriage returns (progress bars) are separate lines with the same number. ``ended`` is false
-    for a last line without a line end, which may be cut off.
+    for a last line without a line ending, which may be truncated.
     """
 
     number: int
@@ -69,7 +69,7 @@ Source = str | PathLike[str] | bytes | Iterable[str | TextLine]
 def read_lines(
     source: Source, tally: IssueTally, max_line: int = MAX_LINE, wanted: Wanted | None = None
 ) -> Iterator[TextLine]:
-    """Yield the lines of ``source``, and report problems to ``tally``. May skip lines that are not ``wanted``.
+    """Yield the lines of ``source``, and report problems to ``tally``. Lines that are not ``wanted`` may be skipped.
 
     Raises InputError if the file cannot be opened or read, but never because of its content.
     """
@@ -114,7 +114,7 @@ def _decode(blocks: Iterator[bytes], tally: IssueTally) -> Iterator[str]:
         yield decoder.decode(block)
     if rest := decoder.decode(b"", final=True):
         if encoding != "utf-8":
-            tally.note("cut character", "the last character is cut off")
+            tally.note("cut character", "the last character is truncated")
         yield rest
 
 

@@ -98,9 +98,9 @@ class ChromeTrace:
             self.truncated = self.truncated or bool(stream.issues)
 
     def repair(self, chunk: Chunk) -> Chunk | None:
-        """Collect the readable events of a chunk that does not parse in a new chunk; None if there are none.
+        """Write the readable events of a chunk that does not parse to a new chunk; return None if there are none.
 
-        Also detects the end of the event array inside the chunk. Call this in file order.
+        Also detect the end of the event array inside the chunk. Call this in file order.
         """
         if self.ended:
             return None
@@ -129,7 +129,7 @@ class ChromeTrace:
         if self._damaged:
             self.events_end = None
         if self.ended:
-            # The array was closed before the last chunk, so the trace was not cut off.
+            # The array was closed before the last chunk, so the trace is not truncated.
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
         if second := self.metadata.pop("traceEvents", None):
@@ -238,7 +238,7 @@ class ChromeTrace:
         self.issues.append(ImportIssue("dropped text", 1, text, size, offset))
 
     def _close(self, data: bytes, offset: int) -> Chunk | None:
-        """Write the last chunk: the text before the end of the event array, or all text if the file is cut off."""
+        """Write the last chunk: the text before the end of the event array, or all text if the file is truncated."""
         tail = envelope.read_tail(data, bare=self.bare)
         if tail is not None:
             if tail.unread:

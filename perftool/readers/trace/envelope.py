@@ -76,8 +76,8 @@ class Head:
 def read_head(data: bytes) -> Head | None:
     """Find the start of the event array in ``data``, the beginning of a file; None if there is none.
 
-    If the metadata before it is damaged (by an unescaped quote, say) or has too many values, the first occurrence of
-    the key that is followed by an array counts.
+    If the metadata before it is damaged (for example, by an unescaped quote) or has too many values, the first
+    occurrence of the key that is followed by an array counts.
     """
     begin = _after_blanks(data)
     if data[begin : begin + 1] == b"[":
@@ -113,7 +113,7 @@ def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
 
 def holds_events(data: bytes) -> bool:
     """Whether ``data``, a whole JSON document, may be a trace: it contains ``traceEvents`` or an event at any depth,
-    also in JSON inside a string.
+    including in JSON inside a string.
 
     Callers check this before any other key, so that no other reader drops the events.
     """
@@ -130,7 +130,7 @@ def shows_events(data: bytes) -> bool:
 
 
 def holds_times(data: bytes) -> bool:
-    """Whether ``data`` contains the keys of the start and the length of an event, also in JSON inside a string."""
+    """Whether ``data``, or JSON in a string in it, contains the keys for the start and the length of an event."""
     plain = _without_escapes(data)
     return all(key.search(plain) for key in _HOLDS_TIMES)
 
@@ -159,7 +159,7 @@ class Tail:
 
 
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
-    """Find the end of the event array in ``data``, the last piece of a file; None if the file is cut off.
+    """Find the end of the event array in ``data``, the last piece of a file; None if the file is truncated.
 
     The end is a ``]`` after an event, followed by text that closes the document. After a ``]`` inside an event, braces
     are unbalanced, and a ``]`` in the metadata does not follow an event. If the last event is damaged, the end is the
@@ -256,7 +256,7 @@ def scan_end(data: bytes, start: int) -> int | None:
 
 
 def top_keys(data: bytes) -> Iterator[str]:
-    """The keys of the object at the beginning of ``data``, which may be cut off; none if there is no object."""
+    """The keys of the object at the beginning of ``data``, which may be truncated; none if there is no object."""
     start = _after_blanks(data)
     if data[start : start + 1] == b"{":
         for key, _, _ in _members(data, start + 1, cut=True):
@@ -286,7 +286,7 @@ def _members(data: bytes, start: int, *, cut: bool = False) -> Iterator[tuple[by
     """Yield (key, value start, value end) for each member of the object whose content begins at ``start``.
 
     The value end is None for an event array, which is not traversed, and, with ``cut``, for an incomplete last value.
-    Stops after ``_MOST_TOKENS``.
+    Stop after ``_MOST_TOKENS`` tokens.
     """
     tokens = islice(_tokens(data, start), _MOST_TOKENS)
     for begin, end in tokens:
@@ -323,7 +323,7 @@ def _value_end(data: bytes, tokens: Iterator[tuple[int, int]], first: tuple[int,
 
 
 def _keep(metadata: dict[str, Any], key: bytes, value: bytes) -> bool:
-    """Add one member to ``metadata`` if its value is valid JSON. Returns False if the value is damaged."""
+    """Add one member to ``metadata`` if its value is valid JSON. Return False if the value is damaged."""
     try:
         metadata[orjson.loads(key)] = orjson.loads(value)
     except orjson.JSONDecodeError:

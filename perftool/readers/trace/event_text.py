@@ -86,6 +86,6 @@ def ends_with_event(text: bytes) -> bool:
 
 
 def ends_inside_event(text: bytes) -> bool:
-    """Whether ``text`` is cut off just before the closing braces of an event."""
+    """Whether ``text`` is truncated just before the closing braces of an event."""
     starts = [match.start() for match in EVENT_START.finditer(text, max(0, len(text) - _CUT_WINDOWS[-1]))]
     return any(is_event(text[start:] + missing) for start in starts[-MAX_NESTED:] for missing in (b"}", b"}}"))

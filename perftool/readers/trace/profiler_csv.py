@@ -36,9 +36,9 @@ class ProfilerSlice:
     """One slice of work on one engine. ``ts_ns`` and ``dur_ns`` are on the profiler's own clock.
 
     ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` has only 8,190
-    values, and is None without a recipe; ``recipe_handle`` distinguishes recipes with the same ID. ``operation`` is the
-    kernel, ``name`` the graph node, ``node_id`` the node's number in the graph, ``hw_event`` the hardware monitor point
-    that ended the work.
+    values, and is None if there is no recipe; ``recipe_handle`` distinguishes recipes with the same ID. ``operation``
+    is the kernel, ``name`` the graph node, ``node_id`` the node's number in the graph, ``hw_event`` the hardware
+    monitor point that ended the work.
     """
 
     name: str
@@ -90,7 +90,7 @@ class _Pairing:
                 return _slice(waiting.popleft(), row, self.tally)
             self.tally.note("end without begin", "work that began before the recording")
         elif event != _POINT:
-            self.tally.note("unknown event type", f"event type {event[:40]!r} is not known")
+            self.tally.note("unknown event type", f"the event type {event[:40]!r} is unknown")
         return None
 
     def finish(self) -> None:
@@ -133,7 +133,7 @@ def is_profiler_csv(path: str) -> bool:
 
 
 def stated_device(path: str) -> str:
-    """The device in the first row of the profiler's CSV at ``path``; empty if it states none."""
+    """The device in the first row of the profiler's CSV at ``path``; empty if it does not state a device."""
     header, first = _first_lines(path)
     columns = [column.strip() for column in header.lstrip("\ufeff").split(",")]
     return dict(zip(columns, _cells(first), strict=False)).get("Device", "").strip()
@@ -174,7 +174,7 @@ def _cells(line: str) -> list[str]:
 def _slice(begin: dict[str, str], end: dict[str, str], tally: IssueTally) -> ProfilerSlice | None:
     start_ns, end_ns = _ns(begin["Timestamp[usec]"]), _ns(end["Timestamp[usec]"])
     if start_ns is None or end_ns is None or end_ns < start_ns:
-        tally.note("bad time", "a piece of work has no valid start and end")
+        tally.note("bad time", "a slice has no valid start and end")
         return None
     recipe_id = begin.get("Recipe ID", "")
     return ProfilerSlice(
@@ -199,7 +199,7 @@ def _sample(row: dict[str, str], tally: IssueTally) -> CounterSample | None:
     at_ns, value = _ns(row["Timestamp[usec]"]), row.get("SPMU value", "").strip()
     if at_ns is None or not _WHOLE.fullmatch(value):
         if value:
-            tally.note("bad sample", "a sample of a counter has no valid time or value")
+            tally.note("bad sample", "a counter sample has no valid time or value")
         return None
     return CounterSample(row["Name"], row["Engine"], at_ns, int(value), row.get("Device") or None)
 

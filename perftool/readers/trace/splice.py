@@ -1,4 +1,4 @@
-"""Copies a trace, and adds events of this program at the end of its event array.
+"""Copies a trace, and appends events of this program to its event array.
 
 The text of an undamaged trace is kept byte for byte. A trace that is damaged, or from which secrets must be removed, is
 rewritten as valid JSON from its readable events and metadata.
@@ -25,7 +25,7 @@ from perftool.readers.trace.time_text import unquote_times
 # events.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
-# Longer earlier annotations stay in the copy, because memory is bounded.
+# Earlier annotations that are longer stay in the copy, to bound the memory.
 _LONGEST_OWN = 128 << 20
 # At most this many occurrences of _OURS are tried: the arguments of other events may contain it, too.
 _MOST_TRIES = 8
@@ -35,7 +35,7 @@ _SPACE = b" \t\r\n"
 def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bool = True) -> Iterator[bytes]:
     """Yield the text of the trace ``read`` with ``added`` inserted: pieces of one or more comma-separated events each.
 
-    Leaves out the events that an earlier run of this program added at the end. Without ``verbatim``, writes only the
+    Leave out the events that an earlier run of this program added at the end. Without ``verbatim``, yield only the
     readable events and metadata. ``spool`` is an empty folder for temporary files. Raises InputError if the file can no
     longer be read.
     """
@@ -101,7 +101,7 @@ def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def _without_own_events(text: bytes) -> bytes:
     """``text``, the end of an event array, without the events that an earlier run added at its end.
 
-    Leaves out only whole events that this program could have written.
+    Only whole events that this program could have written are left out.
     """
     body = text.rstrip(_SPACE + b",")
     start = body.find(_OURS)

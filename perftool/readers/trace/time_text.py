@@ -30,5 +30,5 @@ def quote_times(text: bytes) -> bytes:
 
 
 def unquote_times(text: bytes) -> bytes:
-    """Turn the times that quote_times made strings back into numbers."""
+    """Turn the strings that quote_times made back into numbers."""
     return _QUOTED_TIME.sub(rb"\1\2", text)

@@ -20,7 +20,7 @@ def arrivals_of(
     found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
     single: Container[int] = (),
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
-    """The arrivals in ``found``, followed by the window ends of ``ranks``; also returns the role of each rank.
+    """The arrivals in ``found``, followed by the window ends of ``ranks``; and the role of each rank.
 
     ``single`` contains the ranks that are the only recorded rank of their stage.
     """
@@ -92,7 +92,7 @@ class _Collectives:
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
         release = np.append(cuts[holds.end], begin)[hold]
-        # A collective that comes later, or that ended before the window, did not delay this one.
+        # A collective that comes later, or that ended before the window, did not delay this arrival.
         held = (cause != NONE) & (facts.meeting[cause] < facts.meeting[mine]) & (release > begin)
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - start_sums[0], ready + offset)
@@ -123,7 +123,7 @@ class _Holds:
 
 
 class _Done:
-    """Sums the work of a rank up to any time. Work is the time in which no known collective blocks the rank."""
+    """Sums the work of a rank up to any time. Time counts as work while no known collective blocks the rank."""
 
     def __init__(self, cuts: Int64s, holds: _Holds) -> None:
         free = np.ones(len(cuts) - 1)
@@ -155,10 +155,9 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
     """For each arrival of a rank: the collective that ended just before, how long before (ns), and when the rank was
     ready.
 
-    A collective counts as queued behind another one if it began just after one on the same stream. It also counts as
-    queued if it began just after one on another stream, and the work before its launch had ended earlier. A queued
-    collective was ready when the work before its launch was done. All other collectives began as soon as they were
-    ready.
+    A collective counts as queued behind another if it started right after the other ended on the same stream. If the
+    other ran on another stream, the work before its own launch must also have ended earlier. A queued collective was
+    ready when the work before its launch was done. All other collectives started as soon as they were ready.
     """
     begin, end, meeting = facts.begin, facts.end, facts.meeting
     collectives = mine[mine < facts.count]

@@ -16,7 +16,8 @@ from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, ranks_text
 
-# If at most this many ranks are late together, the replay checks for each of them whether it costs anything.
+# If at most this many ranks are late together, the replay checks for each of them whether its lateness costs
+# anything.
 _MOST_TRIED = 32
 # One of two ranks may be late in most steps by chance. So a culprit's excess must be at least this many times the
 # median excess of the others.
@@ -65,10 +66,10 @@ def _worth(row: CulpritRow) -> int:
 
 
 class _Search(CulpritRowMaker):
-    """Searches for culprits among the ranks of a model."""
+    """Searches the replay of a run for culprits."""
 
     def rows(self) -> Iterator[CulpritRow | None]:
-        """A row for each culprit, in no particular order; None if there is no culprit of a kind."""
+        """A row for each culprit, in no particular order, and None for each kind that has no culprit."""
         late = self._persistent()
         yield self._of_ranks(late) if late else None
         yield self._stage() if late is None else None

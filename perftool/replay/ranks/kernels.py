@@ -82,8 +82,8 @@ def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:
-    """A clause that says that all kernels are slower by the same factor, or names the one that accounts for most of the
-    difference; may be empty."""
+    """A clause that says that all kernels are slower by the same factor, or names the kernel that accounts for most of
+    the difference. It may be empty."""
     both = {name: (mine[name], usual[name]) for name in mine if usual.get(name, 0) > 0}
     whole = sum(ns for _, ns in both.values())
     alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)

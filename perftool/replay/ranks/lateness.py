@@ -32,7 +32,7 @@ class Late:
 
 
 class Lateness:
-    """Compares the ranks of a model step by step."""
+    """Compares the ranks of a run step by step."""
 
     def __init__(self, store: TraceStore, model: RunModel) -> None:
         self.store, self.model = store, model
@@ -114,8 +114,8 @@ class Lateness:
         return float((len(stages) - 1) / micro * computed)
 
     def late_at(self, left_out: Sequence[int]) -> Floats:
-        """A mask of the ranks (rows) that are late in each step (columns): at least half as late as the latest. Ignores
-        ranks in ``left_out``."""
+        """A mask of the ranks (rows) that are late in each step (columns): at least half as late as the latest. Ranks
+        in ``left_out`` are ignored."""
         excess = np.where(np.isin(self.meetings.ranks, left_out)[:, None], 0.0, self.excess)
         most = excess.max(axis=0)
         found: Floats = (excess >= _TOGETHER * most) & (excess > LEAST * self.step_ns)

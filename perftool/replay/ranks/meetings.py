@@ -31,7 +31,7 @@ class Arrivals:
     collective ends, or after time 0 if ``own`` is NONE.
     ``before``: the arrival at the collective that this one queued behind, which ended ``before_lag`` ns before.
     ``lane``: the previous arrival in the same process group.
-    ``work``: how long the rank worked since it was ready for its previous collective: the time in ns in which no
+    ``work``: how long the rank worked since it was ready for its previous collective: the time in ns while no
     collective blocked it.
     ``excess``: how much more work that is than on the median rank with the same role.
     ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
@@ -58,7 +58,8 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Less:
-    """A change: rank ``rank`` spends only ``factor`` of its time on ``cause``, in ``step`` or, if None, in all steps.
+    """A change that multiplies the time that rank ``rank`` spends on ``cause`` by ``factor``, in ``step`` or, if that
+    is None, in all steps.
 
     ``cause`` is one of CAUSES, or ``own`` for all work of the rank, or ``link`` for the transfers of its process group
     ``group``. If ``factor`` is None, the rank takes as long as the median rank with the same role.

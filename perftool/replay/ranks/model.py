@@ -1,4 +1,4 @@
-"""A model of all ranks of a run, which is validated on the unchanged steps before it predicts changes."""
+"""A replay model of all ranks of a run. It is validated on the unchanged steps before it predicts changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MADE: WeakKeyDictionary[TraceStore, RunModel | str] = WeakKeyDictionary()
 
 
 def run_model_of(store: TraceStore) -> RunModel | str:
-    """The model of the ranks of ``store``, or a clause that says why there is none. It is made once per store."""
+    """The model of the ranks of ``store``, or a clause that says why there is none. It is built once per store."""
     if store not in _MADE:
         meetings = read_meetings(store)
         _MADE[store] = meetings if isinstance(meetings, str) else _judged(meetings)

@@ -20,7 +20,7 @@ TABLES = (
 # Differences between ranks that are below this share of the step are normal.
 LEAST = 0.02
 _MET = "m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL"
-# The steps that all ranks have in common. A rank with few steps, whose recording was cut off, is left out unless the
+# The steps that all ranks have in common. A rank with few steps, whose recording was truncated, is left out unless the
 # others wait for it.
 _STEPS = f"""
 WITH met AS (
@@ -86,7 +86,7 @@ def read_meetings(store: TraceStore) -> Meetings | str:
     store.build(TABLES)
     spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:
-        return "no collective of several ranks appears on their devices"
+        return "the devices show no collective of several ranks"
     unsteady = store.select("SELECT unsteady FROM gain_limits WHERE unsteady IS NOT NULL ORDER BY rank LIMIT 1")
     if unsteady:
         return str(unsteady[0]["unsteady"])

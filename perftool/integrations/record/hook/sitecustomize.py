@@ -60,8 +60,8 @@ def _begin() -> None:
 
 @contextmanager
 def _installed_modules_first() -> Iterator[None]:
-    """In this block, prefer installed modules to the program's own. Afterwards, the program can still import its own:
-    forget each imported module that hides one of them.
+    """In this block, prefer installed modules to the program's own. Afterwards, forget each imported module that hides
+    one of the program's modules, so that the program can still import its own.
 
     The recorder needs modules that the program may not import, and a file of the program may have the same name.
     """
@@ -79,7 +79,7 @@ def _installed_modules_first() -> Iterator[None]:
 
 
 def _is_other_file(name: str) -> bool:
-    """Whether the program would import ``name`` from a different file than the one that is imported now."""
+    """Whether the program would import ``name`` from a different file than the one that was imported."""
     present = getattr(sys.modules[name], "__spec__", None)
     if present is None or not present.has_location:
         return False
