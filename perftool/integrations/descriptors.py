@@ -19,7 +19,7 @@ class Descriptor:
 
     @property
     def number(self) -> int | None:
-        """The number of the descriptor; None if it no longer belongs to this file."""
+        """The number of the descriptor, or None if it no longer belongs to this file."""
         same = self._identity is not None and _identity(self._number) == self._identity
         return self._number if same else None
 

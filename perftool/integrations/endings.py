@@ -319,7 +319,7 @@ def _in_main_thread() -> bool:
 
 
 def _native_handler(number: int) -> int:
-    """Return the address of the handler of a signal in C; 0 if there is none, or if this system cannot report it.
+    """Return the address of the handler of a signal in C, or 0 if there is none or this system cannot report it.
 
     ``signal.getsignal`` knows only Python's handlers. Native code sets others, for example ``faulthandler.register``.
     """

@@ -113,14 +113,14 @@ class Watch:
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median time of the last steps without the profiler; None if there were too few. Earlier steps are not
+        """The median time of the last steps without the profiler, or None if there were too few. Earlier steps are not
         used, because the first steps of a run are slow."""
         last = self._quiet_steps[-_MOST_QUIET:]
         return round(median(last)) if len(last) >= _FEWEST_QUIET else None
 
     @property
     def recorded_ns(self) -> int | None:
-        """How long the recorded steps took in total; None until they have ended."""
+        """How long the recorded steps took in total, or None if they have not ended."""
         return None if self._window is None else self._window[1].process.at_ns - self._window[0].process.at_ns
 
     def facts(self) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
 
 
 def _machine() -> tuple[int | None, int | None]:
-    """Return how long the allowed cores ran any process, and how long a hypervisor took them away, in ns."""
+    """Return how long the allowed cores were busy, with any process, and how long a hypervisor withheld them, in ns."""
     allowed = cores_allowed()
     if allowed is None:
         return None, None
@@ -283,6 +283,6 @@ def _pressure() -> int | None:
 
 
 def _loader_workers() -> int | None:
-    """Return the largest number of workers of any data loader; None if there is no loader."""
+    """Return the largest number of workers of any data loader, or None if there is no loader."""
     found = [one for one in gc.get_objects() if issubclass(type(one), (DataLoader, _BaseDataLoaderIter))]
     return max((getattr(one, "num_workers", getattr(one, "_num_workers", 0)) for one in found), default=None)

@@ -53,7 +53,7 @@ def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
 
 
 def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
-    """Measure the best rate of a matmul of ``dtype`` over several sizes, in FLOP/s; 0 if every run was disturbed."""
+    """Measure the best matmul rate of ``dtype`` over several sizes, in FLOP/s. Return 0 if every run was disturbed."""
     best = 0.0
     for size in _SIZES:
         operand = torch.ones(size, size, dtype=dtype, device=device)
@@ -67,7 +67,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
 
 
 def _bandwidth(seconds: float, device: str) -> float | None:
-    """Measure the highest bandwidth of short copies of uncached memory, in bytes/s; None if all were disturbed."""
+    """Measure the best bandwidth of short copies of uncached memory, in bytes/s. Return None if all were disturbed."""
     size, copies = (_COPIED_BYTES, _COPIES) if device == "cpu" else (_MORE_BYTES, _FEWER_COPIES)
     source, target = (torch.ones(size // 4, dtype=torch.float32, device=device).chunk(copies) for _ in range(2))
     pairs = cycle(zip(source, target, strict=True))

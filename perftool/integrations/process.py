@@ -14,7 +14,7 @@ _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def rank_here() -> int | None:
-    """Return the rank of this process; None if no launcher has set it."""
+    """Return the rank of this process, or None if no launcher has set it."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     values = (os.environ.get(name, "") for name in _RANK_VARIABLES)

@@ -83,7 +83,7 @@ def _may_fail(missing: str) -> Iterator[None]:
 
 
 def _extra(what: str, made: Callable[[], Made]) -> Made | None:
-    """Return the result of ``made``; if it raises an error, warn and return None."""
+    """Call ``made`` and return its result. If it raises an error, warn and return None."""
     found: list[Made] = []
     with _may_fail(what):
         found.append(made())
@@ -159,7 +159,7 @@ def _new_folders() -> Iterator[Callable[[Path], Path]]:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Return how many bytes can still be written to ``folder``; 0 if it is not writable."""
+    """Return how many bytes can still be written to ``folder``, or 0 if it is not writable."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"0")

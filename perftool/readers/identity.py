@@ -89,7 +89,7 @@ def metadata_of(path: str) -> dict[str, Any]:
 
 
 def base_ns(path: str) -> int:
-    """The origin of the times in the trace at ``path``, in ns since 1970; 0 if the trace does not state it."""
+    """The origin of the times in the trace at ``path``, in ns since 1970, or 0 if the trace does not state it."""
     return integer(metadata_of(path).get("baseTimeNanoseconds")) or 0
 
 
@@ -154,7 +154,7 @@ def _ends(path: str) -> tuple[bytes, bytes, bool]:
 
 
 def _start_ns(events: bytes, base_ns: int) -> int | None:
-    """The start of the recording in ns since 1970, from its first events; None if their clock has no date."""
+    """The start of the recording in ns since 1970, from its first events, or None if their clock has no date."""
     from statistics import median
 
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]

@@ -88,7 +88,7 @@ _FOLDER = re.compile(r"[/~$.]|[A-Za-z]:[/\\]")
 # Special tokens of language models, such as <|begin_of_text|> or [MASKED].
 _SPECIAL = re.compile(r"<\|[^|]*\|>|<[/\w]+>|\[\w+\]")
 
-# Names in two words, as in texts for people. Other words before ``key`` or ``token`` are ordinary prose.
+# Names of two words, as people write them. Other words before ``key`` or ``token`` are ordinary prose.
 _IN_WORDS = (
     r"(?i:(?:api|access|account|auth|encryption|private|secret|signing|ssh|subscription)[ \t]{1,4}keys?"
     r"|(?:api|access|auth|refresh|secret)[ \t]{1,4}token|pass[ \t]{1,4}(?:word|phrase))(?![\w.\-])"
@@ -139,7 +139,7 @@ class Certainty(IntEnum):
 
 
 class Found(NamedTuple):
-    """A secret at ``start`` to ``end`` in a text. ``kind`` is the name of the value or the kind of token.
+    """A secret from ``start`` to ``end`` in a text. ``kind`` is the name of the value or the kind of token.
 
     If the form of the text does not show for certain where the secret ends, it ends at ``last`` at the latest.
     """

@@ -52,7 +52,7 @@ def sniff_input(source: Source) -> Sniffed:
 
 
 def _document(path: str) -> TextForm | None:
-    """The form of a file that is a single document or an archive; None for lines of text."""
+    """The form of a file that is a single document or an archive, or None for lines of text."""
     if is_bundle(path):
         return "bundle"
     with ByteStream(path) as stream:

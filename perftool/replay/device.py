@@ -62,7 +62,7 @@ def lane_order(recording: Recording) -> Order:
 
 
 def _since_launch(recording: Recording) -> Int64s:
-    """How long after its launch each task started, beyond the shortest such delay, in ns; the largest integer if the
+    """How long after its launch each task started, beyond the shortest such delay, in ns, or the largest integer if the
     launch is unknown."""
     tasks, calls = recording.tasks, recording.launches
     late = np.full(len(tasks), np.iinfo(np.int64).max)
@@ -72,7 +72,7 @@ def _since_launch(recording: Recording) -> Int64s:
 
 
 def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
-    """The last task on each ``lane`` to end by ``time``; NONE if there is none."""
+    """The last task on each ``lane`` to end by ``time``, or NONE if there is none."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
     # Use positions instead of ns in the keys, which would overflow if a clock jumps by years.

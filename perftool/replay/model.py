@@ -132,7 +132,7 @@ def _make(store: TraceStore, rank: int) -> Model | str:
 
 
 def _crowded(recording: Recording) -> str | None:
-    """A clause that says that there are too many streams or threads to replay; None if there are not."""
+    """A clause that says that there are too many streams or threads to replay, or None if there are not."""
     lanes = len(np.unique(recording.tasks.lane))
     if lanes * len(recording.tasks) > _MOST_CROSSINGS:
         return f"the work of a step is spread over {lanes:,} streams, too many to replay"
@@ -151,7 +151,7 @@ def _replay(graph: Graph, repeats: bool, *arrays: np.ndarray) -> Replay:
 
 
 def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
-    """Explain why the unchanged replay cannot be trusted; None if it can."""
+    """Explain why the unchanged replay cannot be trusted. Return None if it can."""
     tasks = recording.tasks
     linked = tasks.queued | (tasks.launch != NONE)
     length = tasks.end - tasks.ts

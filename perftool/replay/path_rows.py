@@ -62,7 +62,7 @@ class _Slices:
 
 
 def critical_path_rows(store: TraceStore) -> list[PathRow]:
-    """The rows of each rank whose replay can be trusted; none if the run has more than MOST_RANKS ranks."""
+    """The rows of each rank whose replay can be trusted, or none if the run has more than MOST_RANKS ranks."""
     if len(store.metadata) > MOST_RANKS:
         return []
     models = [model for model in models_of(store).values() if not isinstance(model, str) and model.predicts]

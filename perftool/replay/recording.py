@@ -108,7 +108,7 @@ WHERE rank = $rank AND NOT partial ORDER BY host_ts
 
 
 def choose_steps(store: TraceStore, rank: int) -> Steps | None:
-    """Choose up to three consecutive complete steps whose lengths are closest to the median; None if there are none."""
+    """Choose up to three consecutive complete steps closest to the median length. Return None if there are none."""
     store.build(["steps"])
     rows = store.select(_STEPS, {"rank": rank})
     if not rows:

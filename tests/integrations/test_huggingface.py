@@ -71,5 +71,5 @@ def test_wrong_options_are_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_before_a_training_there_is_no_report(tmp_path: Path) -> None:
-    with pytest.raises(PerfToolError, match="no training has begun"):
+    with pytest.raises(PerfToolError, match="training has not started"):
         _ = ProfileCallback(tmp_path).report

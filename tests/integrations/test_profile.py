@@ -103,7 +103,7 @@ def test_a_block_that_ends_early_by_an_exception_gets_no_warning(tmp_path: Path)
 
 
 def test_too_few_steps_give_a_warning(tmp_path: Path) -> None:
-    sentence = r"called step\(\) 2 times, but recording begins after 2"
+    sentence = r"called step\(\) 2 times, but recording starts after 2"
     with pytest.warns(UserWarning, match=sentence), perftool.profile(tmp_path) as prof:
         work(prof, 2)
 

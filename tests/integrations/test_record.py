@@ -455,7 +455,7 @@ def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert (
-        "the program ended after 11 steps, but recording begins after 22; to begin earlier, lower --wait and --warmup"
+        "the program ended after 11 steps, but recording starts after 22; to start earlier, lower --wait and --warmup"
     ) in done.stderr
 
 
@@ -469,8 +469,8 @@ for _ in range(3):
     done = run(tmp_path, calls)
 
     assert done.returncode == 0
-    assert "recording a part of a step took" in done.stderr
-    assert "recording begins after" not in done.stderr
+    assert "recording part of a step took" in done.stderr
+    assert "recording starts after" not in done.stderr
 
 
 @pytest.mark.parametrize("batches", [11, 50])

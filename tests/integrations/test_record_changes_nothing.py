@@ -391,7 +391,7 @@ for _ in range(6):
 """
     assert subprocess.run([*warm_python(), "-c", code, str(tmp_path)]).returncode == 0
     [note] = [note for note in Plan("", str(tmp_path)).notes_left() if note.stage == "saved"]
-    assert ("it has no Python stacks, because the program has a Python profiler of its own" in note.text) == own
+    assert ("it has no Python stacks, because the program uses its own Python profiler" in note.text) == own
     assert note.trace
     assert (b"python_function" in gzip.decompress(Path(note.trace).read_bytes())) != own
 

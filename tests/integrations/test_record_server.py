@@ -122,7 +122,7 @@ def test_a_server_without_a_profiler(tmp_path: Path) -> None:
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     with _serving() as other, _serving(start_profile=(307, b"")) as server:
         server.elsewhere = f"{_url(other)}/start_profile"
-        with pytest.raises(InputError, match="a redirect, which is not followed"):
+        with pytest.raises(InputError, match="redirects are not followed"):
             record_server(server_at(_url(server)), 0.01, tmp_path / "made", None)
         assert other.asked == []
 
@@ -303,7 +303,10 @@ def test_a_page_in_short_chunks_takes_no_more_memory_than_its_length(monkeypatch
 def test_a_chunk_of_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Handler, "protocol_version", "HTTP/1.1")
     monkeypatch.setattr(client, "_SHORT_S", 3)
-    with _serving(metrics=(200, NEGATIVE)) as server, pytest.raises(InputError, match="an HTTP chunk has no length"):
+    with (
+        _serving(metrics=(200, NEGATIVE)) as server,
+        pytest.raises(InputError, match="an HTTP chunk has no valid length"),
+    ):
         server_at(_url(server)).metrics()
 
 

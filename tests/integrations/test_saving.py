@@ -83,7 +83,11 @@ def test_a_failed_addition_loses_only_that_addition(
     assert list(tmp_path.iterdir()) == places
     assert steps_in(places[0])
     assert all(text.startswith("perftool: the trace is saved without") for text in heard)
-    missing = {"calls_of": "lines of its calls", "facts": "facts about the machine", "with_lines": "our additions"}
+    missing = {
+        "calls_of": "lines of its calls",
+        "facts": "facts about the machine",
+        "with_lines": "perftool's additions",
+    }
     assert any(missing.get(extra, "compression") in text for text in heard)
 
 
@@ -133,7 +137,7 @@ def test_the_beginning_of_a_trace_that_fits_nowhere_is_kept(tmp_path: Path) -> N
 
     place = Path(done.stdout.splitlines()[-1])
     assert list(tmp_path.iterdir()) == [place]
-    assert "the trace is cut off; the part that was written is in" in done.stderr
+    assert "the trace is truncated; the part that was written is in" in done.stderr
     [found] = perftool.analyze(place, rules=[]).inputs
     assert (found.status, found.events > 100) == ("truncated", True)
 

@@ -22,7 +22,7 @@ STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
 WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
-# The stages of a process of the program, in order: ``stranger`` cannot import this package, ``ready`` has imported
+# The stages of each process of the program, in order: ``stranger`` cannot import this package, ``ready`` has imported
 # PyTorch, ``recording`` has started recording, ``explained`` has reported why it recorded nothing, and ``saved``
 # has saved a trace.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
@@ -124,7 +124,7 @@ def _whole_lines(file: Path) -> Iterator[bytes]:
 
 
 def _note(line: bytes) -> Note | None:
-    """Parse a line of a file of notes; None if it is not a note."""
+    """Parse a line of a file of notes. Return None if it is not a note."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -44,8 +44,8 @@ _SECOND_S = 60.0
 # PyTorch's stack tracer reads the optimizer's state when this method is called.
 _STEP_CODE = "_optimizer_step_code"
 _IN_BACKWARD = (
-    "the optimizer steps inside the backward pass, where no recording can start; --steps-from loader or forward counts "
-    "batches or calls of the model as steps"
+    "the optimizer steps inside the backward pass, where no recording can start; use --steps-from loader to count "
+    "batches as steps, or --steps-from forward to count calls of the model"
 )
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 

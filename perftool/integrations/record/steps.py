@@ -66,7 +66,7 @@ class Steps:
 
     @property
     def batches(self) -> int:
-        """The number of batches fetched from data loaders; 0 if steps come from an optimizer or a module."""
+        """The number of batches fetched from data loaders, or 0 if steps come from an optimizer or a module."""
         return self._fetches if self._source in ("auto", "loader") else 0
 
     def close(self) -> None:
@@ -264,7 +264,7 @@ def is_traced() -> bool:
 
 
 def _in_backward() -> bool:
-    """Whether this thread runs a part of a backward pass."""
+    """Whether this thread is running a part of a backward pass."""
     return torch._C._current_graph_task_id() != -1
 
 

@@ -46,7 +46,7 @@ class Server:
         return f"{self.scheme}://{host}:{self.port}"
 
     def metrics(self) -> bytes | None:
-        """Fetch the metrics page; None if the server has none."""
+        """Fetch the metrics page. Return None if the server has none."""
         status, body = self._ask("GET", "/metrics", _SHORT_S)
         return body if status == http.client.OK else None
 
@@ -64,7 +64,7 @@ class Server:
         if status in (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED):
             raise InputError(f"{self.url}: {_NO_PROFILER}")
         if 300 <= status < 400:
-            raise InputError(f"{self.url}: it redirects, which is not followed; use the address of the server itself")
+            raise InputError(f"{self.url}: redirects are not followed; use the address of the server itself")
         if status != http.client.OK:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
@@ -115,7 +115,7 @@ class _Response(http.client.HTTPResponse):
 class _LimitedReader(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
-            raise ValueError("an HTTP chunk has no length")
+            raise ValueError("an HTTP chunk has no valid length")
         return super().read(size)
 
 

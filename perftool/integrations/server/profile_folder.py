@@ -18,7 +18,7 @@ _DOTTED = re.compile(r"--profiler-config\.torch_profiler_dir(?:=(?P<value>.+))?$
 
 
 def profile_folder(port: int, proc: Path = _PROC) -> Path | None:
-    """Find the profile folder of the process that listens on ``port``; None if it is unknown."""
+    """Find the profile folder of the process that listens on ``port``. Return None if it is unknown."""
     sockets = {f"socket:[{inode}]" for inode in _listening(port, proc)}
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):

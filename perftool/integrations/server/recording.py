@@ -66,7 +66,7 @@ def _profile(server: Server, seconds: float) -> None:
         time.sleep(seconds)
     except (KeyboardInterrupt, NoAnswerError) as error:
         if not started or isinstance(error, TerminatedError):
-            # A request without an answer may still start the profiler.
+            # An unanswered request may still start the profiler.
             with suppress(InputError):
                 server.stop_profile(_GIVEN_UP_S)
             raise

@@ -65,7 +65,7 @@ _FLAVOURS = (
 
 
 def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
-    """The kind of configuration that has ``keys`` at its top level; None if it is unknown."""
+    """The kind of configuration that has ``keys`` at its top level, or None if it is unknown."""
     return next((flavour.source for flavour in _FLAVOURS if flavour.keys & keys), None)
 
 

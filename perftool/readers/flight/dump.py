@@ -183,7 +183,7 @@ def _entries(
 
 
 def _length(entry: FlightEntry) -> int:
-    """How many characters ``entry`` counts towards the file's limit."""
+    """The number of characters that ``entry`` adds towards the file's limit."""
     texts = (entry.group, entry.name, entry.sizes, entry.place, entry.description)
     return _ENTRY + sum(len(one) for one in texts if one)
 
@@ -284,7 +284,7 @@ def _tables(found: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _ranks(found: Any) -> tuple[int, ...]:
-    """The members in ``found``, a list or its text, such as ``[0, 1]``; empty if they are unknown."""
+    """The members in ``found``, a list or its text, such as ``[0, 1]``, or none if they are unknown."""
     if isinstance(found, str):
         try:
             found = orjson.loads(found)
@@ -295,7 +295,7 @@ def _ranks(found: Any) -> tuple[int, ...]:
 
 
 def _sizes(found: Any) -> str | None:
-    """The first few shapes as text, such as ``[3, 4] [5]``; None if ``found`` is not a list of shapes."""
+    """The first few shapes as text, such as ``[3, 4] [5]``, or None if ``found`` is not a list of shapes."""
     first = found[:_MOST_SIZES] if isinstance(found, list) else None
     if first is None or not all(isinstance(size, list) for size in first):
         return None

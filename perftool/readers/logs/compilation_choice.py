@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perftool.model.records import CompilationRecord, CompilationSource, LogReading
 
-# If counts are equal, the more detailed source wins: first times and recipes, then times, then steps, then recipes.
+# If counts are equal, the more detailed source wins. Times count most, then steps, then recipes.
 _PREFERENCE: tuple[CompilationSource, ...] = (
     "metrics",
     "print_stats",

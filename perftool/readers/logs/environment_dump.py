@@ -1,7 +1,7 @@
 """Reads environment variables from the output of ``env`` or ``export -p``, ``.env``, or ``/proc/<pid>/environ``.
 
-An environment may contain passwords and tokens, so only variables that configure the run are kept, and none whose names
-look like those of secrets.
+An environment may contain passwords and tokens, so only variables that configure the run are kept, except those whose
+names look like secrets.
 """
 
 from __future__ import annotations

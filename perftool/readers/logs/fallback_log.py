@@ -140,7 +140,7 @@ class FallbackScanner:
 
     @property
     def has_seen_table(self) -> bool:
-        """Whether there was a table header. Rows may occur anywhere after it."""
+        """Whether a table header has been read. Rows may occur anywhere after it."""
         return bool(self._tables)
 
     def reading(self) -> LogReading:

@@ -40,7 +40,7 @@ def read_history(path: str) -> History:
 
 
 def read_done(path: str) -> list[FileState]:
-    """The traces of a watched folder that the summary file ``path`` already lists; none if it does not exist."""
+    """The traces of a watched folder that the summary file ``path`` already lists, or none if there is no such file."""
     if not Path(path).exists():
         return []
     with ByteStream(path) as stream:
@@ -80,7 +80,7 @@ def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _run_line(text: bytes) -> RunLine | None:
-    """The summary in a line; None if the line is damaged or was not written by this program."""
+    """The summary in a line, or None if the line is damaged or was not written by this program."""
     try:
         found = orjson.loads(text) if len(text) <= _LONGEST else None
     except orjson.JSONDecodeError:

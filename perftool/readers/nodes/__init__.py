@@ -40,8 +40,9 @@ def holds_host_trace(path: str) -> bool:
 
 @once_per_file
 def host_trace_rank(path: str) -> int | None:
-    """The rank that the host calls in an archive, or else the archive's name, state. None if it is unknown, or if the
-    archive contains no host calls. An unreadable archive may contain some, so its name counts.
+    """The rank stated by the host calls in an archive or, failing that, by the archive's name. The result is None if
+    the rank is unknown or the archive contains no host calls. An unreadable archive may contain some, so its name
+    counts.
     """
     if reads_once(path) or not is_bundle(path):
         return None

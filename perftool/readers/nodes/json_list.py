@@ -10,7 +10,7 @@ from perftool.readers.trace.envelope import holds_events
 
 
 def list_under(key: str, data: bytes, path: str) -> list[Any] | None:
-    """The list under ``key`` in the JSON object ``data``; None if there is none. Raises InputError if ``data`` is
+    """The list under ``key`` in the JSON object ``data``, or None if there is none. Raises InputError if ``data`` is
     damaged, is a trace, or contains more lists and objects than a real file.
     """
     if holds_events(data):

@@ -22,8 +22,8 @@ class IssueTally:
         self._messages.setdefault(kind, message + place)
 
     def has_room(self, kept: int, rows: str, line: int | None = None, *, most: int = 0) -> bool:
-        """Whether a reader that has kept ``kept`` rows may keep another. The limit is ``most`` or, if that is 0,
-        MOST_ROWS. If not, count the row as left out."""
+        """Whether a reader that has kept ``kept`` rows may keep another. If not, count the row as left out. The limit
+        is ``most`` or, if that is 0, MOST_ROWS."""
         limit = most or MOST_ROWS
         if kept >= limit:
             self.note(f"too many {rows}", f"only the first {limit:,} {rows} are kept", line)

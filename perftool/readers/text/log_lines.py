@@ -31,7 +31,7 @@ class Prefix(NamedTuple):
 
     @property
     def is_logger(self) -> bool:
-        """Whether a logger wrote the line rather than a plain print under a launcher."""
+        """Whether the line comes from a logger rather than from a plain print under a launcher."""
         return self.time_ns is not None or self.logger is not None or self.tid is not None
 
 
@@ -192,7 +192,7 @@ def _logger_groups(prefix: Prefix, text: str) -> tuple[Prefix, str]:
 
 
 def _apply(prefix: Prefix, content: str) -> Prefix | None:
-    """Add the content of one group to ``prefix``; None if the group belongs to the message."""
+    """Add the content of one group to ``prefix``. Return None if the group belongs to the message."""
     for group in _GROUPS:
         if match := group.pattern.match(content):
             return group.sets(prefix, match[1])

@@ -16,7 +16,7 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no year; None for other text.
+    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no year. Other texts give None.
 
     The time zone is unknown, so the clock is assumed to be UTC, and only differences are exact.
     """

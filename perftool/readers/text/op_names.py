@@ -18,7 +18,7 @@ class OpName:
 
 
 def op_name(text: str) -> OpName:
-    """Normalise the name of an op in a log. Without a namespace, it is an ``aten`` op."""
+    """Normalise the name of an op in a log. An op without a namespace is an ``aten`` op."""
     full = text.strip()
     if "::" not in full:
         full = f"{DEFAULT_NAMESPACE}::{full}"

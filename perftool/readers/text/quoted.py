@@ -18,7 +18,7 @@ _COLON = re.compile(r"\s*:")
 
 
 def string_end(text: AnyStr, start: int) -> int | None:
-    """The offset after the string whose opening quote is at ``start``; None if it is unclosed."""
+    """The offset after the string whose opening quote is at ``start``, or None if it is unclosed."""
     run, quote = (_RUN, '"') if isinstance(text, str) else (_RUN_OF_BYTES, b'"')
     at = start + 1
     while (found := run.match(text, at)) is not None and found.end() > at:

@@ -74,7 +74,7 @@ class Head:
 
 
 def read_head(data: bytes) -> Head | None:
-    """Find the start of the event array in ``data``, the beginning of a file; None if there is none.
+    """Find the start of the event array in ``data``, the beginning of a file. Return None if there is none.
 
     If the metadata before it is damaged (for example, by an unescaped quote) or has too many values, the first
     occurrence of the key that is followed by an array counts.
@@ -159,7 +159,7 @@ class Tail:
 
 
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
-    """Find the end of the event array in ``data``, the last piece of a file; None if the file is truncated.
+    """Find the end of the event array in ``data``, the last piece of a file. Return None if the file is truncated.
 
     The end is a ``]`` after an event, followed by text that closes the document. After a ``]`` inside an event, braces
     are unbalanced, and a ``]`` in the metadata does not follow an event. If the last event is damaged, the end is the
@@ -194,7 +194,7 @@ def is_dense(text: bytes) -> bool:
 
 
 def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
-    """The metadata in ``text``, which follows the event array; None if ``text`` does not close the document."""
+    """The metadata in ``text``, which follows the event array, or None if ``text`` does not close the document."""
     if bare:
         return None if text else {}
     if not text.endswith(b"}"):
@@ -256,7 +256,7 @@ def scan_end(data: bytes, start: int) -> int | None:
 
 
 def top_keys(data: bytes) -> Iterator[str]:
-    """The keys of the object at the beginning of ``data``, which may be truncated; none if there is no object."""
+    """The keys of the object at the beginning of ``data``, which may be truncated, or none if there is no object."""
     start = _after_blanks(data)
     if data[start : start + 1] == b"{":
         for key, _, _ in _members(data, start + 1, cut=True):

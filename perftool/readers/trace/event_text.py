@@ -29,7 +29,7 @@ def parses(text: bytes) -> bool:
 
 
 def objects_in(text: bytes) -> list[dict[str, Any]] | None:
-    """The comma-separated objects in ``text``; None if it does not parse or contains other values."""
+    """The comma-separated objects in ``text``, or None if it does not parse or contains other values."""
     try:
         values = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
@@ -48,8 +48,8 @@ def is_event(text: bytes) -> bool:
 
 def last_boundary(block: bytes) -> tuple[int, int] | None:
     """Where to cut ``block``: the end of one event and the start of the next, near the end of the block. The text
-    between an earlier boundary and the cut must be an event, which rules out objects nested in arguments or lists. None
-    if no boundary near the end can be proven.
+    between an earlier boundary and the cut must be an event, which rules out objects nested in arguments or lists. The
+    result is None if no boundary near the end can be proven.
     """
     left = _CUT_WORK * len(block)
     for window in (*_CUT_WINDOWS, len(block)):

@@ -76,7 +76,7 @@ def _head(path: str) -> bytes:
 
 
 def _parsed(path: str) -> Any:
-    """The snapshot at ``path``; None for a trace. Raises InputError for damaged JSON."""
+    """The snapshot at ``path``, or None for a trace. Raises InputError for damaged JSON."""
     data = whole(path, _MOST, "a memory snapshot; record fewer events with max_entries")
     if holds_events(data):
         return None

@@ -146,7 +146,7 @@ def _salvage(text: bytes, offset: int, result: Mended) -> None:
 
 
 def _end_of_event(text: bytes, result: Mended) -> int:
-    """The end of the whole event at the beginning of ``text``; 0 if there is none."""
+    """The end of the whole event at the beginning of ``text``, or 0 if there is none."""
     end = 0
     for _ in range(_SALVAGE_TRIES):
         end = text.find(b"}", end) + 1
@@ -156,8 +156,8 @@ def _end_of_event(text: bytes, result: Mended) -> int:
 
 
 def _start_of_event(text: bytes, after: int, result: Mended) -> int:
-    """The start, at or after ``after``, of the whole event that ends ``text``; the length of ``text`` if there is
-    none."""
+    """The start, at or after ``after``, of the whole event that ends ``text``, or the length of ``text`` if there is
+    no such event."""
     for start in list(EVENT_START.finditer(text, max(after, 1)))[-_SALVAGE_TRIES:]:
         if result.parses(text[start.start() :]) and is_event(text[start.start() :]):
             return start.start()
@@ -169,7 +169,7 @@ def _piece(data: bytes, start: int, end: int) -> bytes:
 
 
 def _mended(text: bytes) -> bytes | None:
-    """Repair one event, and return valid JSON; None if it is beyond repair."""
+    """Repair one event. Return valid JSON, or None if the event is beyond repair."""
     plain = text.decode("utf-8", errors="replace")
     for fix in (_unchanged, _escape_quotes) if len(plain) <= _LONGEST_QUOTED else (_unchanged,):
         candidate = _fix_tokens(fix(plain))

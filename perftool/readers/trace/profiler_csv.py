@@ -1,8 +1,8 @@
 """Reads the CSV of the native Synapse profiler (``hl-prof-config --invoc csv``).
 
 A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can differ, because
-contexts without a name get the name of the hardware port. So an END is matched with the oldest open BEGIN: an engine
-works in order. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel TPC_SPU_START to
+contexts without a name get the name of the hardware port. So an END is matched with the oldest open BEGIN, because
+an engine works in order. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel TPC_SPU_START to
 TPC_SPU_START_TO_SPU_HALT; all other monitor points are INSTANT rows, which are not work. A COUNTER row samples a
 hardware counter (SPMU) of its engine.
 """
@@ -77,7 +77,7 @@ class _Pairing:
     open_begins: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
 
     def take(self, row: dict[str, str]) -> ProfilerSlice | CounterSample | None:
-        """The slice that ``row`` completes, or the sample that it contains; None for other rows."""
+        """The slice that ``row`` completes or the sample that it contains, or None for other rows."""
         event = row["Event type"].strip().upper()
         if event == _SAMPLE:
             return _sample(row, self.tally)
@@ -133,14 +133,14 @@ def is_profiler_csv(path: str) -> bool:
 
 
 def stated_device(path: str) -> str:
-    """The device in the first row of the profiler's CSV at ``path``; empty if it does not state a device."""
+    """The device in the first row of the profiler's CSV at ``path``, or an empty text if it names none."""
     header, first = _first_lines(path)
     columns = [column.strip() for column in header.lstrip("\ufeff").split(",")]
     return dict(zip(columns, _cells(first), strict=False)).get("Device", "").strip()
 
 
 def _first_lines(path: str) -> tuple[str, str]:
-    """The first two lines of a file; empty if it cannot be read."""
+    """The first two lines of a file, or two empty texts if it cannot be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD)

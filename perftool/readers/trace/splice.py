@@ -159,7 +159,7 @@ def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
 
 
 def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
-    """The events of a chunk, repaired if necessary; empty if the event array ended before the chunk."""
+    """The events of a chunk, repaired if necessary, or no bytes if the event array ended before the chunk."""
     if trace.ended:
         return b""
     found: Chunk | None = chunk

@@ -20,7 +20,7 @@ def arrivals_of(
     found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
     single: Container[int] = (),
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
-    """The arrivals in ``found``, followed by the window ends of ``ranks``; and the role of each rank.
+    """The arrivals in ``found`` followed by the window ends of ``ranks``, and the role of each rank.
 
     ``single`` contains the ranks that are the only recorded rank of their stage.
     """

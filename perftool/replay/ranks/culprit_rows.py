@@ -131,7 +131,7 @@ class CulpritRowMaker(Lateness):
         )  # fmt: skip
 
     def _peer(self, late: Late) -> int | None:
-        """The rank to compare with ``late``: the nearest one with the same role, preferably on the same host."""
+        """The rank to compare with ``late``: the nearest rank with the same role, preferably on the same host."""
         first = late.ranks[0]
         alike = [rank for rank, same in zip(self.ranks, self.compared(late).tolist(), strict=True) if same]
         elsewhere = {rank: self.hosts.get(rank) != self.hosts.get(first) for rank in alike}
@@ -148,7 +148,7 @@ class CulpritRowMaker(Lateness):
         return least - room <= replayed <= median + room and replayed > 0
 
     def _steps_of(self, late: Late) -> list[int]:
-        """The steps in which any of ``late`` are late; all steps if there are none."""
+        """The steps in which any of ``late`` are late, or all steps if there are none."""
         if late.steps:
             return list(late.steps)
         at = self.late_at([rank for rank in self.ranks if rank not in late.ranks])
@@ -171,14 +171,14 @@ class CulpritRowMaker(Lateness):
         return most, own, own - more[most]
 
     def _slowdown(self, late: Late, cause: str | None) -> Slowdown | None:
-        """How the kernels of ``late`` differ from those of the other ranks; None unless compute is the ``cause``."""
+        """How the kernels of ``late`` differ from those of the other ranks, or None unless compute is the ``cause``."""
         return slowdown_of(self.store, late.ranks, self.ranks) if cause == "compute" else None
 
     def _why(
         self, late: Late, steps: Sequence[int], reason: tuple[str | None, float, float], others: str,
         slowdown: Slowdown | None,
     ) -> str:  # fmt: skip
-        """Say what takes longer on ``late``, in a clause for all ranks, or in one per rank if their causes differ."""
+        """Say what takes longer on ``late``, in one clause for all ranks, or one per rank if their causes differ."""
         each = [Late((rank,), late.steps) for rank in late.ranks]
         causes = [self._cause(one, steps) for one in each]
         if 1 < len(each) <= _MOST_WORDED and len({cause for cause, _, _ in causes}) > 1:

@@ -107,7 +107,7 @@ class _Search(CulpritRowMaker):
         return [rank for rank in late if wholes[rank] >= _STEADY * usual]
 
     def _needed(self, late: Late) -> Late:
-        """Remove the ranks from ``late`` whose lateness costs nothing."""
+        """Remove from ``late`` the ranks whose lateness costs nothing."""
         if not 1 < len(late.ranks) <= _MOST_TRIED:
             return late
         less = [[change for change in late.changes if change.rank != rank] for rank in late.ranks]
@@ -120,7 +120,7 @@ class _Search(CulpritRowMaker):
         return self.row(kind, subject, label, late)
 
     def _stage(self) -> CulpritRow | None:
-        """A row for the stage whose ranks compute longest; None if they hardly take longer than the median stage."""
+        """A row for the stage whose ranks compute longest, or None if it hardly takes longer than the median stage."""
         work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
         by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
         means = {
@@ -143,7 +143,7 @@ class _Search(CulpritRowMaker):
         )
 
     def _links(self) -> CulpritRow | None:
-        """A row for the groups whose transfers take longer than those of similar groups; None if there are none."""
+        """A row for the groups whose transfers take longer than those of similar groups, or None if there are none."""
         whole, usual = self._wires()
         slow = [lane for lane in whole if whole[lane] > _SLOW_LINK * usual[lane] > 0]
         if not slow or len(slow) == len(whole):

@@ -47,7 +47,7 @@ class Slowdown:
 
 
 def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> Slowdown | None:
-    """How the kernels of ``late`` differ from those of the other ``ranks``; None if no kind applies."""
+    """How the kernels of ``late`` differ from those of the other ``ranks``, or None if no kind applies."""
     known: dict[int, dict[str, tuple[float, float]]] = {}
     for row in store.select(_TOTALS):
         known.setdefault(row["rank"], {})[row["name"]] = (row["times"], row["ns"])
@@ -74,7 +74,7 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> float | None:
-    """How many times as much data the kernels of ``late`` process as those of the other ``ranks``; None if unknown."""
+    """The ratio of the data that the kernels of ``late`` and of the other ``ranks`` process, or None if unknown."""
     sizes = {row["rank"]: row["bytes"] for row in store.select(_SIZES)}
     mine = [sizes[rank] for rank in late if rank in sizes]
     rest = [sizes[rank] for rank in ranks if rank in sizes and rank not in late]

@@ -72,8 +72,8 @@ class Lateness:
         return np.array([[known.get((rank, step), 0.0) for step in self.steps] for rank in self.ranks])
 
     def waiting_for(self, late: Late) -> Floats:
-        """How much longer each rank (row) spends in exposed collectives than ``late`` in each step (column), in ns; NaN
-        for ``late``.
+        """How much longer each rank (row) spends in exposed collectives than ``late`` in each step (column), in ns. The
+        rows of ``late`` are NaN.
         """
         mine = np.isin(self.meetings.ranks, late.ranks)
         least = self.exposed[mine].min(axis=0)

@@ -1,5 +1,6 @@
 """A model of ranks that meet at collectives: each arrives after its own work, and all leave once the last has arrived.
-The model contains sums of work between collectives rather than single units of work, which bounds its size per rank.
+The model contains sums of work between collectives rather than individual units of work, which bounds its size per
+rank.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ class Arrivals:
 
     ``own``: the last arrival at a collective that blocked the rank. The rank is ready ``own_lag`` ns after that
     collective ends, or after time 0 if ``own`` is NONE.
-    ``before``: the arrival at the collective that this one queued behind, which ended ``before_lag`` ns before.
+    ``before``: the arrival at the collective behind which this arrival's collective queued. That collective ended
+    ``before_lag`` ns before this one started.
     ``lane``: the previous arrival in the same process group.
-    ``work``: how long the rank worked since it was ready for its previous collective: the time in ns while no
-    collective blocked it.
-    ``excess``: how much more work that is than on the median rank with the same role.
+    ``work``: how long, in ns, the rank worked (was not blocked by a collective) since it was ready for its previous
+    collective.
+    ``excess``: how much longer that is than on the median rank with the same role.
     ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
     ``left``: the place in the rank's work at which ``own`` ended, as a position in ``order``. The fraction is a share
     of the work before the next arrival.

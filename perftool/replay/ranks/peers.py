@@ -35,7 +35,7 @@ def peers_of(
     roles.
 
     Ranks have the same role if they are in the same pipeline stage and make the same number of calls of each kind.
-    Ranks in ``single``, the only recorded ones of their stage, get the role of a rank in another stage that makes at
+    Ranks in ``single``, the only recorded ranks of their stage, get the role of a rank in another stage that makes at
     least the same calls.
     """
     stage_of = {rank: place for place, members in stages.items() for rank in members}
@@ -90,7 +90,7 @@ class Usual:
 def usual_of(
     facts: ArrivalFacts, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]
 ) -> Usual:
-    """Find the counterparts on the median rank: the one with the median work in a step among ranks with the same
+    """Find the counterparts on the median rank: the rank with the median work in a step among ranks with the same
     role."""
     totals: dict[tuple[int, int], dict[int, float]] = {}
     step, rank, keys = facts.step.tolist(), facts.rank.tolist(), peers.tolist()

@@ -86,7 +86,7 @@ def read_meetings(store: TraceStore) -> Meetings | str:
     store.build(TABLES)
     spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:
-        return "the devices show no collective of several ranks"
+        return "no collective between ranks was recorded on their devices"
     unsteady = store.select("SELECT unsteady FROM gain_limits WHERE unsteady IS NOT NULL ORDER BY rank LIMIT 1")
     if unsteady:
         return str(unsteady[0]["unsteady"])

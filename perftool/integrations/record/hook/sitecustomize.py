@@ -88,7 +88,7 @@ def _is_other_file(name: str) -> bool:
 
 
 def _leave_note(text: str) -> None:
-    """Write a note for ``record`` without importing the package. ``plan.py`` defines the form of notes."""
+    """Write a note for ``record`` without importing the package. ``plan.py`` defines the format of notes."""
     import json
 
     try:
