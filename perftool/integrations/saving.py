@@ -196,7 +196,7 @@ def _why_not(folder: Path) -> str:
             probe.write(bytes(_PIECE_BYTES))
     except OSError as error:
         return f"{folder} is not writable ({error.strerror or error})"
-    return f"{folder} has too little space for the trace, or file sizes are limited"
+    return f"{folder} has too little space for the trace, or the trace exceeds a limit on file sizes"
 
 
 def _packed(plain: Path, target: Path, additions: Additions) -> Path:

@@ -20,8 +20,8 @@ from perftool.replay.recording import Int64s
 from perftool.store.trace_store import TraceStore
 
 _BETWEEN = {
-    Kind.LAUNCH: "launch to start", Kind.STREAM: "between work of a stream", Kind.ACROSS: "between streams",
-    Kind.DONE: "end of work to return of the wait", Kind.THREAD: "between threads", Kind.QUEUE: "room in the queue",
+    Kind.LAUNCH: "launch to start", Kind.STREAM: "between work on a stream", Kind.ACROSS: "between streams",
+    Kind.DONE: "end of work to end of wait", Kind.THREAD: "between threads", Kind.QUEUE: "space in the queue",
     Kind.ORIGIN: "before the recording",
 }  # fmt: skip
 _DEVICE = 'SELECT id, track, name, kind FROM device_ops WHERE rank = $rank AND valid AND ts < $end AND "end" > $begin'

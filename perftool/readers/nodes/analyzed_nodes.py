@@ -89,7 +89,7 @@ def _runs(rows: Iterable[Mapping[str, str]], rank: int | None, tally: IssueTally
     for row in rows:
         characters += sum(map(len, row.values()))
         if kept >= _FREE_ROWS + characters // _CHARACTERS_PER_ROW:
-            tally.note("too many nodes", "rows of nodes were left out, because no real table of this size has so many")
+            tally.note("too many nodes", "rows of nodes were left out: a real table of this size has fewer")
             continue
         made = _run({column: value.strip() for column, value in row.items()}, rank)
         if made is None:

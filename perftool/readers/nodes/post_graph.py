@@ -73,7 +73,7 @@ class _Room:
         """Whether another node may be kept."""
         self.nodes -= 1
         if self.nodes < 0:
-            self.tally.note("too many nodes", "nodes were left out, because no real file of this size has so many")
+            self.tally.note("too many nodes", "nodes were left out: a real file of this size has fewer")
         return self.nodes >= 0
 
     def for_operands(self, names: object, tensors: Mapping[str, GraphTensor]) -> tuple[GraphTensor, ...]:
@@ -81,7 +81,7 @@ class _Room:
         found = tuple(tensors[name] for name in listed if isinstance(name, str) and name in tensors)
         self.dimensions -= sum(len(tensor.shape) for tensor in found)
         if self.dimensions < 0:
-            self.tally.note("operand", "operands of nodes were left out, because no real file of this size has so many")
+            self.tally.note("operand", "operands of nodes were left out: a real file of this size has fewer")
         return found if self.dimensions >= 0 else ()
 
 
