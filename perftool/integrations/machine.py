@@ -153,7 +153,7 @@ class Watch:
             found["window"] = _used_between(*self._window)
         if len(self._quiet) > 1:
             found["quiet"] = {"steps": len(self._quiet) - 1, **_process_between(self._quiet[0], self._quiet[-1])}
-        # With an accelerator, the CPU's peaks do not matter.
+        # If there is an accelerator, the CPU's peaks do not matter.
         if not torch.accelerator.is_available():
             with suppress(Exception):
                 found["peaks"] = _peaks()

@@ -75,7 +75,7 @@ class Model:
 
     @property
     def error_ratio(self) -> float:
-        """The error of the unchanged replay, as a share of the measured step; negative if the replay is too short."""
+        """The error of the unchanged replay, as a share of the measured step; negative values mean a short replay."""
         return (self.replayed_ns - self.measured_ns) / max(1, self.measured_ns)
 
     @cached_property

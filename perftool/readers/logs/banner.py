@@ -46,7 +46,7 @@ class BannerScanner:
         match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
         if match is not None:
             entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
-            # Keep only one of equal entries, because every process prints the banner if the variable RANK is not set.
+            # Keep equal entries only once, because every process prints the banner if the variable RANK is not set.
             kind = entry.key, entry.value, entry.rank
             if kind not in self._entries and self.tally.has_room(len(self._entries), "settings", line.number):
                 self._entries[kind] = entry

@@ -53,8 +53,8 @@ _DRAFT_COUNTS = {
     "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
     "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
 }
-# V0 prints totals since its start. Emitted tokens are used, because the accepted ones include tokens after a rejected
-# one.
+# V0 prints totals since its start. Emitted tokens are used, because accepted tokens include those after a rejected
+# token.
 _TOTALS_V0 = re.compile(
     rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
     rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"

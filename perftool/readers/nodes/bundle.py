@@ -106,7 +106,7 @@ def _is_used(name: str) -> bool:
 
 
 def has_host_trace(path: str) -> bool | None:
-    """Whether the archive contains host calls, or None if it is damaged or exceeds a limit, so that this is unknown."""
+    """Whether the archive contains host calls, or None if damage or a limit leaves this unknown."""
     try:
         with _Members(path) as members:
             return any(name == _HOST for name, _ in members) or (None if members.issues else False)

@@ -17,7 +17,7 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 TITLE = "= Serving Benchmark Result ="
 # A result has about fifty lines.
 _MOST_LINES, _MOST_RESULTS = 200, 1000
-# Larger than any number of a client.
+# Larger than any number that a client reports.
 _MOST = 1e15
 
 _Name = tuple[str, Statistic]

@@ -43,7 +43,7 @@ _TIMES = {
     "prefill_ms": ("vllm:request_prefill_time_seconds",),
     "decode_ms": ("vllm:request_decode_time_seconds",),
 }  # fmt: skip
-# Larger than any total of a server.
+# Larger than any total that a server reports.
 _MOST = 1e15
 _STARTED = "vllm:generation_tokens_created"
 _SETTINGS = "vllm:cache_config_info"

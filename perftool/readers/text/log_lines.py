@@ -111,7 +111,7 @@ def _without_source_line(text: str) -> str:
 
 _MAX_LABELS = 4
 _BARE_LABEL_BEFORE = r"(?=\[\d\d:\d\d|\s*\d+[ \t]+[^\s:]+::\S+\s*$|CPU [Ff]allback|Frequency of op)"
-# An ambiguous label is recognised only in front of a known text.
+# An ambiguous label is recognised only before known text.
 _LABELS = (
     r"\s*\[\d+,(?P<rank>\d{1,6})\]\s?<std(?:out|err)>:[ ]?",  # mpirun --tag-output
     r"\s*\[?rank[ :]?(?P<rank>\d{1,6})\]?:[ \t]?",  # torch, user scripts

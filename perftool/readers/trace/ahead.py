@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-# The interval at which a waiting consumer checks whether to stop: the source may be a silent pipe.
+# The interval at which a waiting consumer checks whether to stop, because the source may be a silent pipe.
 _LOOK_S = 0.1
 # How long to wait for the thread after an error. A thread that reads a pipe cannot end before the pipe does.
 _PATIENCE_S = 1.0
