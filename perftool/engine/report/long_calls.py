@@ -38,8 +38,10 @@ longest_first AS (
 SELECT place, spans, calls FROM longest_first WHERE 2 * longer_ns <= whole_ns
 QUALIFY 2 * sum(all_ns) OVER () > (SELECT sum("end" - ts) FROM placed) ORDER BY place
 """
+# A call that delegates its work to other ops is not among the device ops, so nothing is said about such an op.
 _CALLS_OF_OP = """
 SELECT track, ts, "end" FROM device_ops WHERE valid AND name = $name AND rank = (SELECT min(rank) FROM windows)
+    AND (SELECT count(*) FROM ops WHERE name = $name AND id NOT IN (SELECT op FROM device_ops WHERE op IS NOT NULL)) = 0
 """
 _CALLS_OF_FUNCTION = """
 SELECT track, ts, "end" FROM frames
@@ -87,7 +89,7 @@ def long_calls(
     its long calls are inside those of the module or function. If the machine was overloaded, there are no sentences,
     because calls are then delayed at random.
     """
-    store.build(["device_ops", "windows", "frames", "_step_bounds", "machine_loads"])
+    store.build(["device_ops", "ops", "windows", "frames", "_step_bounds", "machine_loads"])
     if store.select("SELECT 1 FROM machine_loads WHERE overloaded LIMIT 1"):
         return LongCalls()
     of_module = (_few(store, name, _CALLS_OF_MODULE, {"name": name}, has_steps) for name in modules)
