@@ -57,7 +57,7 @@ class Trace:
 
     @cached_property
     def _report(self) -> Report:
-        """The report with the shipped rules, made on first use."""
+        """The report with the shipped rules, built on first use."""
         return analysis.report_on(self._store, shipped_rules())
 
     @property

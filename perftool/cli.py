@@ -202,7 +202,7 @@ def _require_working_directory() -> None:
     try:
         os.getcwd()
     except OSError as error:
-        _fail(f"the working directory cannot be read ({error.strerror}); change to another one", 2)
+        _fail(f"the working directory cannot be read ({error.strerror}); change to another directory", 2)
 
 
 def _prepare_streams() -> None:

@@ -91,7 +91,7 @@ class SettingsError(PerfToolError):
 
 
 class BaselineError(PerfToolError):
-    """A baseline that is missing, damaged, or from another version."""
+    """A baseline that is missing, corrupt, or from another version."""
 
 
 class TerminatedError(KeyboardInterrupt):

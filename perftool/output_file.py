@@ -138,7 +138,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     Raises PerfToolError if ``target`` exists.
     """
     if target.exists():
-        raise PerfToolError(f"{target}: the folder exists already; name a new one")
+        raise PerfToolError(f"{target}: the folder already exists; name a new folder")
     with write_errors_named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:

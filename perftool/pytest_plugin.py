@@ -115,7 +115,7 @@ def _text(result: LintReport) -> str:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """Return the value of the flag or, without it, of the ini key. Paths in the ini file are relative to its folder."""
+    """Return the value of the flag, or else of the ini key. Paths in the ini file are relative to its folder."""
     flag: str | None = config.getoption(f"perf_{name}")
     written = str(config.getini(f"perf_{name}"))
     if flag or not written:

@@ -96,7 +96,7 @@ def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
 
 
 def _range_texts(piece: Sequence[int]) -> list[str]:
-    """Format consecutive ranks: three or more as one range, fewer as single numbers."""
+    """Format consecutive ranks: three or more as one range, fewer as individual numbers."""
     return [f"{piece[0]}-{piece[-1]}"] if len(piece) > 2 else list(map(str, piece))
 
 

@@ -90,7 +90,7 @@ class Workspace:
     def place(self, name: str) -> Path:
         """Find the file or folder ``name`` below the root. Raises PerfToolError if it is outside the root or does not
         exist."""
-        # Before Python 3.13, Path.resolve() fails if links form a circle.
+        # Before Python 3.13, Path.resolve() fails on links that form a loop.
         found = Path(os.path.realpath(self.root / name))
         if not self.holds(found):
             raise PerfToolError(f"{name}: outside the folder that this server may read")
@@ -287,7 +287,7 @@ def listed(desk: Workspace, folder: str) -> dict[str, Any]:
 
 
 def _paths_below(folder: Path, unread: list[str]) -> Iterator[str]:
-    """The paths of everything in ``folder`` and its subfolders. Adds sentences to ``unread`` about folders that are not
+    """List everything in ``folder`` and its subfolders, and add sentences to ``unread`` about folders that are not
     read."""
     for place, folders, files in walk(folder, unread):
         yield from (os.path.join(place, name) for name in (*folders, *files))

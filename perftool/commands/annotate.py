@@ -102,7 +102,7 @@ def _stem(trace: str) -> str:
 
 
 def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:
-    """Analyse ``traces`` and write them with annotations. Returns the annotations to show first, warnings and notes."""
+    """Analyse ``traces`` and write them with annotations. Return the annotations to show first, warnings and notes."""
     from perftool.engine.drawing.rank_timelines import rank_metadata
     from perftool.readers.files.remote import local_copy
     from perftool.readers.text.redaction import Redactor

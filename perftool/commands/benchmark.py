@@ -101,7 +101,7 @@ def benchmark(
 
     Each benchmark runs in separate processes, with one thread each. The rules must fire on the trace of the naive form
     but not on that of the advised form. If they need a Gaudi, it is simulated, and the row says so. Each row is printed
-    when its benchmark finishes, so an interrupt keeps the earlier rows. Exit code 1 if a benchmark fails.
+    when its benchmark finishes, so an interrupt keeps the earlier rows. The exit code is 1 if a benchmark fails.
 
     Examples:
 
@@ -153,7 +153,7 @@ def _peaks(device: Target, output_file: str | None) -> None:
 def _run(
     names: Sequence[str], device: Target, quick: bool, folder: Path, advance: Advance, shown: _Shown
 ) -> tuple[list[BenchmarkResult], bool]:
-    """Run the benchmarks ``names``. Returns the results, and False if an interrupt ended the run early."""
+    """Run the benchmarks ``names``. Return the results, and False if an interrupt ended the run early."""
     from perftool.bench import find_benchmark
     from perftool.bench.harness.devices import choose_device
     from perftool.proof import Request, prove
@@ -172,7 +172,7 @@ def _run(
 
 
 class _Shown:
-    """Prints the results: text on stdout one by one, anything else all at the end."""
+    """Prints the results: each text on stdout as soon as it is known, anything else at the end."""
 
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color

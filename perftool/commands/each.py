@@ -109,7 +109,7 @@ def _append(made: Report | InputError, state: FileState, summaries: str) -> None
 def _line(
     console: Console, trace: str, name: str, width: int, session: Session, schedule: Schedule
 ) -> Report | InputError | None:
-    """Print the line of ``trace``. Returns its report, the error if it is unreadable, or None if it is not a trace."""
+    """Print the line of ``trace``. Return its report, the error if it is unreadable, or None if it is not a trace."""
     from perftool.reporters.terminal.each import line_of, line_of_failure
 
     try:

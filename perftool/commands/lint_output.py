@@ -39,7 +39,7 @@ def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> li
 
 
 def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> list[str]:
-    """Write ``result`` to ``sink``. Returns notes to print."""
+    """Write ``result`` to ``sink``, and return notes to print."""
     if sink.format is LintFormat.text:
         print_document(lambda console: _print(result, console, quiet, statistics), sink.target, color.value)
     else:

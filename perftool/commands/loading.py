@@ -92,7 +92,7 @@ class Commands(_Answering, TyperGroup):
     """The group of all commands."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. Wraps EOFError and BrokenPipeError in UnforeseenError: typer would exit with 1, the code of a
+        """Run a command. Wrap EOFError and BrokenPipeError in UnforeseenError: typer would exit with 1, the code of a
         failed gate."""
         try:
             return super().invoke(ctx)

@@ -18,7 +18,7 @@ Parts = Annotated[list[str], typer.Argument(metavar="PARTS...", help="Parts (*.p
 def merge(cli: CliSettings, parts: Parts) -> None:
     """Merge per-rank parts into one report
 
-    Parts come from analyze TRACE --part FILE, on any machine. The report is identical to one made from all traces,
+    Parts come from analyze TRACE --part FILE, on any machine. The report is identical to the report on all traces,
     whatever the order and grouping of the parts. report, lint, diff and query also read parts.
 
     Examples:
@@ -35,7 +35,7 @@ def merge(cli: CliSettings, parts: Parts) -> None:
     session.note(unread)
     found = find_inputs(named, companions=False)
     if others := [*found.traces, *found.texts]:
-        raise PerfToolError(f"{others[0]}: not a part; make one with analyze {others[0]} --part FILE.part")
+        raise PerfToolError(f"{others[0]}: not a part; create one with analyze {others[0]} --part FILE.part")
     session.require_apart([session.settings.output_file, cli.part, cli.summary_jsonl], found.files)
     show_report(session, found)
 

@@ -85,7 +85,7 @@ def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iter
 
 
 def whole_entries(keep: Callable[[str], None]) -> tuple[Callable[[], None], Callable[[str], None]]:
-    """Return two functions: one begins a history entry, the other adds a line to it and passes complete entries to
+    """Return two functions: one starts a history entry, the other adds a line to it and passes complete entries to
     ``keep``.
 
     A statement of several lines is one entry, so that the arrow keys recall all of it.
@@ -118,7 +118,7 @@ def _dotted(words: Sequence[str]) -> str:
 
 
 def terminal() -> Callable[[str], str]:
-    """Return a function that shows a prompt and reads a line. Raises PerfToolError without prompt_toolkit."""
+    """Return a function that shows a prompt and reads a line. Raises PerfToolError if prompt_toolkit is missing."""
     try:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -165,7 +165,7 @@ def _completer() -> Any:
 
 
 def _history_file() -> Path | None:
-    """Create the history file, readable only by this user. Returns None if it cannot be written, is not a regular file,
+    """Create the history file, readable only by this user. Return None if it cannot be written, is not a regular file,
     or has several hard links.
     """
     try:

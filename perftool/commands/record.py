@@ -145,7 +145,7 @@ def _record_server(
 
     server = server_at(address)
     if not quiet:
-        slow = "writing the traces takes additional time, in which the server may not answer requests"
+        slow = "writing the traces takes additional time, during which the server may not answer requests"
         print_notes([f"habana_perf_tool: profiling {server.url} for {seconds:g} s; {slow}"], color)
     made = record_server(server, seconds, place, profiles)
     if not quiet:
@@ -166,7 +166,7 @@ class _Estimate:
         self._color = color
 
     def __call__(self) -> bool:
-        """Print the estimate if it is known. Returns whether it was printed."""
+        """Print the estimate if it is known, and return whether it was printed."""
         texts = [one.text for one in self._plan.notes_left() if one.stage == "recording" and one.text]
         # The program goes on even if nobody reads the estimate, or its disk is full.
         with suppress(OSError):
@@ -216,7 +216,7 @@ def _own_folder(folder: Path) -> Iterator[Path]:
 
 
 def _is_made(place: Path) -> bool:
-    """Create the folder ``place``. Returns False if something has that name."""
+    """Create the folder ``place``. Return False if that name is taken."""
     try:
         place.mkdir(mode=0o755)
     except FileExistsError:
@@ -278,7 +278,7 @@ def _signal_name(number: int) -> str:
 def run_program(
     command: Sequence[str], environment: Mapping[str, str], is_done: Callable[[], bool] | None = None
 ) -> int:
-    """Run the program to its end. Returns its exit code, or 128 plus the number of the signal that ended it.
+    """Run the program to its end. Return its exit code, or 128 plus the number of the signal that ended it.
 
     ``is_done`` is called a few times a second while the program runs, until it returns True.
     """
@@ -322,7 +322,7 @@ class _Held:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
     def wait(self, process: subprocess.Popen[bytes], is_done: Callable[[], bool] | None) -> int:
-        """Forward signals to ``process`` until it ends. Returns its exit code as in Popen.
+        """Forward signals to ``process`` until it ends. Return its exit code as in Popen.
 
         Ctrl-C and Ctrl-\\ are not forwarded, because the terminal sends them to all processes in the foreground.
         """
@@ -340,7 +340,7 @@ class _Held:
 
 @contextmanager
 def _signals_held() -> Iterator[_Held | None]:
-    """Block signals within this block. Yields None on systems that do not report a signal's sender (macOS, Windows)."""
+    """Block signals within this block. Yield None on systems that do not report a signal's sender (macOS, Windows)."""
     if not hasattr(signal, "sigwaitinfo"):
         yield None
         return
@@ -353,7 +353,7 @@ def _signals_held() -> Iterator[_Held | None]:
 
 @contextmanager
 def _ends_reported() -> Iterator[bool]:
-    """Let this process receive the exit codes of its children: stop ignoring SIGCHLD in this block. Yields whether it
+    """Let this process receive the exit codes of its children: stop ignoring SIGCHLD in this block. Yield whether it
     was ignored, a setting inherited from the parent. While SIGCHLD is ignored, the system discards exit codes."""
     ignored = hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
     if ignored:

@@ -54,7 +54,7 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
 def make_document(
     session: Session, inputs: Inputs, static: bool, target: str | None, redact: bool = False
 ) -> tuple[bytes, set[str]]:
-    """Render the report on ``inputs`` as one HTML file for ``target``. Also returns where the inputs contain secrets,
+    """Render the report on ``inputs`` as one HTML file for ``target``. Also return where the inputs contain secrets,
     which the file shows or leaves out."""
     from perftool.readers.text.redaction import Redactor
     from perftool.reporters.html import render_html

@@ -42,7 +42,7 @@ def rule(
 ) -> None:
     """Explain a rule, or list them all
 
-    A pack of your own is a folder of CODE.toml files with codes x9xx; its cases are in cases/CODE.toml.
+    Your own pack is a folder of CODE.toml files with codes x9xx; its cases are in cases/CODE.toml.
 
     Examples:
 

@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Suppress the request log."""
 
     def _head(self) -> bool:
-        """Send the headers of the file, or an error. Returns whether the request was valid."""
+        """Send the headers of the file, or an error. Return whether the request was valid."""
         # Protects against DNS rebinding, where a page reaches this server through another host name.
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
@@ -97,14 +97,14 @@ class _Handler(BaseHTTPRequestHandler):
 def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
     """Show ``file``, with its annotations ``drawn``, in the Perfetto UI: serve it until it has been fetched once.
 
-    Prints the address if no browser can be opened. Raises PerfToolError if the port is taken, or if no browser
+    Print the address if no browser can be opened. Raises PerfToolError if the port is taken, or if no browser
     fetches the file within ten minutes.
     """
     try:
         server = _Server(file, port)
     except OSError as error:
         raise PerfToolError(
-            f"port {port} of 127.0.0.1, the only one that {UI} reads from, cannot be used ({error.strerror}); "
+            f"port {port} of 127.0.0.1, the only port that {UI} reads from, cannot be used ({error.strerror}); "
             "close the program that uses it, or open the file in the UI by hand"
         ) from None
     with server:
@@ -140,7 +140,7 @@ def _shown(place: Location) -> tuple[int, int]:
 
 
 def _open_browser(address: str) -> bool:
-    """Open a browser, unless this runs in CI or without a graphical display. Returns whether one was opened."""
+    """Open a browser, unless this runs in CI or without a graphical display. Return whether a browser was opened."""
     graphical = sys.platform in ("darwin", "win32") or any(
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     )

@@ -68,7 +68,7 @@ OutputOption = Annotated[
 ArgsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="ARGS", help="Arguments of the script; put -- before those that look like options of simulate."
+        metavar="ARGS", help="Arguments for the script; put -- before those that look like options of simulate."
     ),
 ]
 SkipOption = Annotated[
@@ -104,7 +104,7 @@ def simulate(
 ) -> None:
     """Run a script on a simulated Gaudi, and report what slows it down
 
-    The ops of the script really run, on the CPU. Time is virtual: it comes from a model of a Gaudi (docs/simulator.md).
+    The script's ops really run, on the CPU. Time is virtual: it comes from a model of a Gaudi (docs/simulator.md).
     The output and the exit code are those of the script. Needs PyTorch, but neither a Gaudi nor its software.
 
     Examples:

@@ -15,8 +15,8 @@ from perftool.model.recorded_on import RECORDED_KEY
 WAITED = "A thread of the run waited for a core for 8.0 % of the recorded time (8.00 us)."
 GREW = (
     "The process grew by 2.00 GiB while it was recorded, and the OS took 60.0 % of its CPU time. The profiler may be "
-    "the reason: it splits the memory that the program frees, so tensors get new memory. Then ops on large tensors "
-    "seem slower than they are; record fewer steps."
+    "the reason: it splits the memory that the program frees, so tensors get new memory. If so, ops on large tensors "
+    "look slower than they are; record fewer steps."
 )
 
 

@@ -9,7 +9,7 @@ from perftool.model.report import Finding, RankSummary
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
-    """Group the findings that occur on several ranks. Returns groups of indices, ordered by their first index.
+    """Group the findings that occur on several ranks. Return groups of indices, ordered by their first index.
 
     Two findings on one rank are never grouped, even if their fingerprints, which omit numbers, are equal.
     """

@@ -12,7 +12,7 @@ _STRETCHES = """
 SELECT rank, work, before, recorded_ns, sum("end" - ts)::BIGINT AS ns,
        list({'ts': ts, 'end': "end"} ORDER BY ts) AS spans
 FROM _apart_stretches WHERE rank = (SELECT min(rank) FROM windows)
--- A stretch shorter than a step may be a part of a step that the recording cut off.
+-- A stretch shorter than a step may be part of a truncated step.
 GROUP BY rank, work, before, recorded_ns, longest_ns HAVING ns > greatest($weighty * recorded_ns, longest_ns)
 ORDER BY before DESC
 """
@@ -27,8 +27,8 @@ _PLACES = {
 
 
 def apart_sentence(store: TraceStore) -> str:
-    """A sentence about the time in the first rank's recording before its first step or op and after its last, and about
-    the user's function that takes most of it. Empty if this time is short, or shorter than a step.
+    """A sentence about the time the first rank spends before its first step or op and after its last, and about the
+    user's function that takes most of that time. It is empty if that time is short, or shorter than a step.
     """
     store.build(["_apart_stretches", "windows"])
     clauses: list[str] = []

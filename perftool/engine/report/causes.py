@@ -29,13 +29,13 @@ CLAUSES = {
     "launch_call": "the device waits while the host is inside calls that submit work",
     "framework_op": "the device waits while the host runs framework ops",
     "python": "the device waits while the host runs Python",
-    "queue": "the device waits while the host waits for a queue: the next batch or message",
+    "queue": "the device waits while the host waits on a queue for the next batch or message",
     "pipe": "the device waits while the host waits for a pipe or a socket",
     "lock": "the device waits while the host waits for a Python lock",
     "sleep": "the device waits while the host sleeps",
     "checkpoint": "the device waits while the host saves a checkpoint",
     "blocked": "no op computes while Python mostly waits for a lock, a file, or another thread or process",
-    "no_core": "no substantial op runs while the thread is in Python or small ops, or waits for a core",
+    "no_core": "no substantial op runs while the thread runs Python or small ops, or waits for a core",
     "capture": "the device cannot work while graphs are captured",
     "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",
@@ -139,7 +139,7 @@ def causes(
 
 
 def cut_name(name: str) -> str:
-    """Shorten ``name`` for a sentence. The ellipsis lets ``--redact`` recognise a secret that was cut off."""
+    """Shorten ``name`` for a sentence. The ellipsis lets ``--redact`` recognise a truncated secret."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 

@@ -19,13 +19,13 @@ _BUSY, _OTHERS = 0.9, 0.5
 _WORKING = 0.15
 # Children that take a smaller share do not crowd the cores.
 _WORKED = 0.01
-# With a larger share of waiting, the times of ops say little about the run.
+# If threads wait for a core for a larger share of the time, op times say little about the run.
 _HIDING = 0.25
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
 # The rule for calls whose time varies. If its finding has no advice, other work disturbed the recording.
 _VARYING = "ENG107"
-# Calls that take this share of the time more than others of their kind are mentioned even if new memory is the reason.
+# If slow calls take this share of the time more than typical ones, they are mentioned even if new memory is the reason.
 _VARYING_MUCH = 0.1
 # The rule for calls that get new memory from the system.
 _NEW_MEMORY = "MEM110"
@@ -47,7 +47,7 @@ def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
 def _lengths(run: VerdictInput, headline: str) -> str:
     """A sentence about steps of two lengths, and about the extra work in the long ones if the recording shows it.
 
-    Empty if no finding explains the lengths but an overloaded machine might. Does not repeat the ``headline``.
+    It is empty if no finding explains the lengths but an overloaded machine might. It does not repeat the ``headline``.
     """
     found = _finding(run.findings, UNSTABLE)
     if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
@@ -65,9 +65,10 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _spread(run: VerdictInput) -> str:
-    """A sentence about steps whose lengths spread; empty if another sentence or finding is about these lengths.
+    """A sentence about steps whose lengths vary; empty if another sentence or finding is about these lengths.
 
-    Whether equal calls vary is said only once. On an overloaded machine, only the work of the steps proves anything.
+    Identical calls that vary are mentioned only once. On an overloaded machine, waits and varying calls prove nothing,
+    so only the work of the steps is given.
     """
     spread = run.on_cpu.spread
     if spread is None or run.run.lengths or run.on_cpu.one_off or _finding(run.findings, UNSTABLE):
@@ -171,7 +172,7 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     ):
         return ""
     longest, usual, more = (format_ns(found.evidence[name]) for name in ("longest_ns", "usual_ns", "lost_ns"))
-    times = f"{found.evidence['kernel']} takes up to {longest} instead of {usual}; slow calls take {more} more in all"
+    times = f"{found.evidence['kernel']} takes up to {longest} instead of {usual}; slow calls take {more} more in total"
     if found.evidence["reason"] != "unknown":
         because = found.evidence["company"].removeprefix("; ")
         return f"Identical calls vary in length ({times}): {because}."

@@ -9,7 +9,7 @@ from statistics import median
 from perftool.model.report import WHOLE_TRACE, Step
 from perftool.units import format_ns, format_ratio
 
-# The first and the last step of a recording may be cut off.
+# The first and the last step of a recording may be truncated.
 _CUT_OFF = 2
 # Steps are uneven if their mean and median differ by at least this share. The table _usual_steps uses the same limit.
 UNEVEN = 0.25
@@ -78,12 +78,12 @@ def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: fl
         return ""
     return (
         f"{run} is not judged: its recording takes {format_ns(after_ns)} per step ({usual} {format_ns(before_ns)}), "
-        "but its median step grew less: time is lost between steps or in a few steps"
+        "but its median step grew less, so time is lost between steps or in a few steps"
     )
 
 
 def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
-    """The share of the recording covered by complete steps, from the rank where it is smallest; None without steps.
+    """The share of the recording that complete steps cover, from the rank where it is smallest; None if there are none.
 
     ``recorded_ns`` maps ranks to the lengths of their recordings.
     """
@@ -97,7 +97,7 @@ def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> floa
 
 
 def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
-    # At most the first and the last step can be cut off. If more steps are incomplete, they count as well.
+    # Only the first and the last step can be truncated. If more steps are incomplete, they count as well.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
     left_out = [step for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
     count = len(steps) - len(left_out)
@@ -107,7 +107,7 @@ def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
 
 
 def median_step_ns(steps: Iterable[Step]) -> float:
-    """The median length of the counted steps of all ranks, in ns; 0 without steps."""
+    """The median length of the counted steps of all ranks, in ns; 0 if there are none."""
     return _median_ns(counted(steps))
 
 

@@ -145,7 +145,7 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
 def conclude_only(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Outcome:
-    """The findings of ``rules`` on ``store``, as in the report of ``compose``. Nothing is replayed to be described."""
+    """The findings of ``rules`` on ``store``, as in the report of ``compose``. Replays for descriptions are skipped."""
     return _concluded(
         store, rules, tuple(overview.steps(store)), device, lambda context: evaluated(replace(context, describes=False))
     )
@@ -190,7 +190,7 @@ def _simulated(store: TraceStore) -> bool:
 
 
 def unreadable(path: str, error: InputError) -> InputFile:
-    """The input ``path``, which is unreadable because of ``error``. Its rank is known only if its name contains it."""
+    """The input ``path``, which is unreadable because of ``error``. Its rank is known only from the file name."""
     return InputFile(
         shown_path(path), "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),)
     )
@@ -199,7 +199,7 @@ def unreadable(path: str, error: InputError) -> InputFile:
 def read_texts(
     paths: Iterable[str], captures: Iterable[str] = (), device: str | None = None
 ) -> tuple[list[Reading], list[InputFile]]:
-    """Read ``paths`` (logs, metrics, configuration), ``captures`` and ``device``. Returns the readings and the files
+    """Read ``paths`` (logs, metrics, configuration), ``captures`` and ``device``. Return the readings and the files
     that could not be read."""
     readings, failed = [] if device is None else [requested_device(device)], []
     wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]

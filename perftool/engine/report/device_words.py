@@ -37,13 +37,13 @@ _OUTSIDE = 0.25
 _EMPTY = "TRC112"
 # Modules of torch.nn that only run other modules.
 _CONTAINERS = {"Sequential", "ModuleList", "ModuleDict"}
-# PyTorch modules that wrap a module of the user.
+# PyTorch modules that wrap the user's module.
 _WRAPPERS = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "OptimizedModule"}
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
-    """A sentence about how busy the device is, and how close to its peak. Empty if the device is idle for ``most_idle``
-    of the time or more, if its idle time is unknown, or if a finding is an error.
+    """A sentence about how busy the device is, and how close to its peak. It is empty if the device is idle for
+    ``most_idle`` of the time or more, if its idle time is unknown, or if a finding is an error.
     """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
@@ -118,8 +118,8 @@ def detail_sentence(run: VerdictInput) -> str:
 
 
 def busy_detail(run: VerdictInput) -> str:
-    """A sentence about the time in kernels that only read and write memory (if long), and about the time in which the
-    state of the device is unknown."""
+    """A sentence about the time in kernels that only read and write memory (if long), and about how long the state of
+    the device is unknown."""
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
@@ -135,7 +135,7 @@ def work_sentences(run: VerdictInput) -> tuple[str, ...]:
 
 def largest_op(run: VerdictInput) -> tuple[str, ...]:
     """Two sentences for a run on the CPU: about the op that takes the most time and how close it is to the machine's
-    peak (unless all ops are small), and about the parts of the work. Empty for other devices."""
+    peak (unless all ops are small), and about the parts of the work. Other devices have no such sentences."""
     if run.device != "cpu" or not run.device_ops:
         return ()
     top = run.device_ops[0]
@@ -152,8 +152,8 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """A sentence about the parts of the work. The parts are modules; without modules, annotations; on a CPU without
-    either, the ops that the program calls (unless all ops are small).
+    """A sentence about the parts of the work. The parts are modules or, if there are none, annotations. On a CPU, if
+    there are neither, they are the ops that the program calls (unless all ops are small).
     """
     called = run.called if run.device_ops and run.device_ops[0].share >= _LARGEST else ()
     of_kinds = (("module", _module_parts(run.modules)), ("annotation", run.annotated), ("op", called))
@@ -294,7 +294,7 @@ def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:
-    """A clause about the time in which the device's state is unknown; empty if there is none."""
+    """A clause about how long the device's state is unknown; empty if it is always known."""
     unknown = summary["device_unknown_ratio"]
     if not unknown.value or not unknown.numerator:
         return ""

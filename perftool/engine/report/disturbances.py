@@ -14,7 +14,7 @@ WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT overloaded AND overlo
 """
 # A process that grows by less, or for which the system works less, is not slowed down much.
 _GROWTH_BYTES, _SYSTEM_SHARE = 1 << 30, 0.25
-# The system must work for this many times the share of the steps before the recording.
+# The system's share of the CPU time must be this many times its share in the steps before the recording.
 _TIMES = 2
 _GREW = """
 SELECT p.grown_bytes, p.system_ns / p.process_ns AS share
@@ -22,7 +22,7 @@ FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT 
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.grown_bytes > $growth
     AND p.system_ns > $system * p.process_ns AND coalesce(share > $times * q.system_ns / nullif(q.process_ns, 0), true)
 """
-# Recorded steps that take less CPU time than this many times that of earlier ones are not mentioned.
+# Recorded steps are mentioned only if they take this many times the CPU time of earlier steps.
 _LENGTHENED = 1.05
 
 
@@ -51,8 +51,8 @@ def growing_sentence(store: TraceStore) -> str:
     grown, share = format_bytes(rows[0]["grown_bytes"]), format_ratio(rows[0]["share"])
     return (
         f"The process grew by {grown} while it was recorded, and the OS took {share} of its CPU time. The profiler may "
-        "be the reason: it splits the memory that the program frees, so tensors get new memory. Then ops on large "
-        "tensors seem slower than they are; record fewer steps."
+        "be the reason: it splits the memory that the program frees, so tensors get new memory. If so, ops on large "
+        "tensors look slower than they are; record fewer steps."
     )
 
 
@@ -60,8 +60,8 @@ def lengthening_sentence(store: TraceStore) -> str:
     """A sentence about recorded steps of the first rank that took more CPU time than earlier ones; empty if they hardly
     did, or if no earlier step was measured.
 
-    The profiler takes time for each event, and it keeps memory. So work with few events may be a larger share of a step
-    that is not recorded.
+    The profiler takes time for each event, and it keeps memory. So in a step that is not recorded, work with few events
+    may take a larger share.
     """
     store.build(["memory_faults"])
     first = store.select("SELECT min(rank) AS rank FROM memory_faults")[0]["rank"]

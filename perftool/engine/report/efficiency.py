@@ -13,7 +13,7 @@ EFFICIENCY_TABLES = (
     "device_facts",
     "machines",
 )
-# The number of ops in a report, which are those with the longest kernels.
+# A report lists this many ops: those with the longest kernels.
 MOST_OPS = 60
 # If a number is known for less than this share of the work, it is not representative.
 KNOWN = 0.5

@@ -56,9 +56,9 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
     """A sentence about how the first rank's time is divided among the user's functions, and the lines of these
     functions.
 
-    Empty if the recording has no stacks, or if the functions say little about the time. That is the case if the largest
-    has a small share, if one that is called at most once per step has nearly all of the time, or if all are ``forward``
-    methods of modules (which have their own sentence).
+    The sentence is empty if the recording has no stacks, or if the functions say little about the time. That is the
+    case if the largest function has a small share, if a function that is called at most once per step has nearly all of
+    the time, or if all functions are ``forward`` methods of modules (which have their own sentence).
     """
     outermost, whole_ns, steps = _outermost(store)
     level = _dividing(outermost, whole_ns)
@@ -75,7 +75,7 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
 
 def narrow_sentence(store: TraceStore) -> str:
     """A sentence about the call that contains all steps of the first rank's recording. Work that the program does
-    between such calls is then not recorded. Empty if the recording is long, or not known to be within one call.
+    between such calls is then not recorded. It is empty if the recording is long, or not known to be within one call.
     """
     outermost, whole_ns, steps = _outermost(store)
     around = _around_all(outermost, whole_ns) if steps and whole_ns <= _SHORT_NS else None
@@ -103,8 +103,8 @@ def one_off_sentence(store: TraceStore) -> str:
 
 
 def _outermost(store: TraceStore) -> tuple[tuple[FunctionTime, ...], int, int]:
-    """The user's outermost functions on the first rank, the length of its window in ns, and its number of steps. No
-    functions if the recording has no stacks."""
+    """The user's outermost functions on the first rank, the length of its window in ns, and its number of steps.
+    There are no functions if the recording has no stacks."""
     store.build(["windows", "frames"])
     windows = store.select(_WINDOWS)
     if not windows or not store.has_rows("frames"):
@@ -152,8 +152,8 @@ def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
 
 
 def _itself(one: FunctionTime) -> _Part | None:
-    """The work of ``one`` itself, with the line and the op that account for more than half of it, if any. None if at
-    least half of it is in other files, such as those of a library.
+    """The work of the function ``one`` itself, with the line and the op that account for more than half of it, if any;
+    None if at least half of it is in other files, such as those of a library.
     """
     whole_ns = sum(one.own.values())
     by_line: Counter[Line] = Counter()

@@ -93,7 +93,7 @@ class Left:
                 named.append(op)
         # The last sentence already says that shapes are not recorded.
         texts = [_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named]
-        # Shares are relative to the time in which ops compute, not to the window.
+        # Shares are relative to the time ops spend computing, not to the window.
         return "Largest ops, by share of the work: " + "; ".join(texts)
 
     def _ending(self) -> str:
@@ -110,8 +110,7 @@ class Left:
             )
         if unknown >= _SMALL_LOSS:
             return f"The peak is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
-        # Some shapes of these ops take too little time to be judged one by one, but the ops together are not
-        # negligible.
+        # Some shapes of these ops take too little time to be judged individually, but together they are not negligible.
         if sum(op.share for op in unjudged) >= _SMALL_LOSS:
             return ""
         return (

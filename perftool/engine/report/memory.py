@@ -8,7 +8,7 @@ from perftool.model.memory import MemoryUse, memory_place
 from perftool.store.trace_store import TraceStore
 
 # Only the rank with the highest peak is shown, because the ranks of a run use their memory in similar ways. If the
-# input is damaged, the stated total may be smaller than the sum of the blocks.
+# input is corrupt, the stated total may be smaller than the sum of the blocks.
 _USES = """
 SELECT rank, device_type, device, ts AS ts_ns, kind, bytes, count, makers,
        greatest(allocated, sum(bytes) OVER ())::BIGINT AS allocated, reserved

@@ -27,12 +27,12 @@ def modules(store: TraceStore) -> tuple[ModuleTime, ...]:
 
 
 def annotated_work(store: TraceStore) -> tuple[Part, ...]:
-    """The annotations of the program with the most work on the first rank that has any, largest first."""
+    """The program's annotations with the most work, on the first rank that has any, largest first."""
     return _parts(store, "_annotation_work", "annotation")
 
 
 def called_ops(store: TraceStore) -> tuple[Part, ...]:
-    """The ops that the program calls with the most work, on the first rank that has any, largest first."""
+    """The ops with the most work among those that the program calls, on the first rank that has any, largest first."""
     return _parts(store, "_called_op_work", "op")
 
 

@@ -50,7 +50,7 @@ def steps(store: TraceStore) -> Iterable[Step]:
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
-# Shares are relative to the time in which the state of the device is known or, if there is none, to the windows.
+# Shares are relative to the time for which the state of the device is known or, if it never is, to the windows.
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
        sum(total_ns) / coalesce((SELECT sum("end" - ts) FROM {window} HAVING sum("end" - ts) > 0),
@@ -79,7 +79,7 @@ def median(values: Sequence[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
-# Only engines that have lanes of their own (Gaudi's): other rows of the table group work by its kind.
+# Only engines with their own lanes (Gaudi's): other rows of the table group work by kind.
 _ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
 _RECIPES = (
     f"SELECT * EXCLUDE (ts, kernels, kernel_names) FROM recipes ORDER BY busy_ns DESC, rank, recipe, name LIMIT {_TOP}"
@@ -116,7 +116,7 @@ def run(store: TraceStore) -> Run:
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
     found = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
-    # If the steps of several ranks were found by different signals, state the least certain one.
+    # If the steps of several ranks were found by different signals, state the least certain signal.
     source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
@@ -125,7 +125,7 @@ def run(store: TraceStore) -> Run:
 
 
 def _step_unit(store: TraceStore) -> str | None:
-    """The calls that make up the detected steps of all ranks, as text; None without detected steps."""
+    """The calls that make up the detected steps of all ranks, as text; None if no steps were detected."""
     return ", ".join(sorted({row["unit"] for row in store.rows("_step_units")})) or None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from perftool.model.iterations import Serving, ServingPhase, TokenGaps, Weights
 from perftool.store.trace_store import TraceStore
 
-# An iteration on an asynchronous device may end after the next one has begun. Its time counts only until then.
+# An iteration on an asynchronous device may end after the next one has started. Its time counts only until then.
 _LASTING = """
 SELECT *, least(time_ns, coalesce(lead(ts) OVER (ORDER BY ts) - ts, time_ns)) AS ns
 FROM serving_iterations WHERE rank = (SELECT min(rank) FROM serving_iterations)

@@ -45,8 +45,8 @@ def _parts(file: str) -> list[str]:
 
 
 def _found(file: str, roots: Sequence[Path]) -> str | None:
-    """The longest suffix of ``file`` that exists under a root, relative to the first root if inside it; None if none
-    does."""
+    """The longest suffix of ``file`` that exists under a root, relative to the first root if inside it; None if no
+    suffix does."""
     parts = _parts(file)[-_MOST_PARTS:]
     for at in range(len(parts)):
         below = "/".join(parts[at:])

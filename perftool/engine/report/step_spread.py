@@ -9,14 +9,14 @@ from typing import Any
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# Steps spread if the slowest takes this many times as long as the fastest, and a millisecond more.
+# Steps differ much if the slowest takes this many times as long as the fastest, and at least a millisecond longer.
 _SPREAD, _LEAST_NS = 1.35, 1_000_000
 _FEWEST_STEPS = 3
-# A part that takes less of the difference between the slowest step and the fastest is not mentioned.
+# A part that explains less of the difference between the slowest step and the fastest is not mentioned.
 _PART = 0.15
 # Calls of equal shapes vary if they take this many times as long in the slower of two steps.
 _LONGER = 1.1
-# If ops with a smaller share of the computing time have shapes, the reason is not examined.
+# If the ops with known shapes take a smaller share of the computing time, the reason is not examined.
 _KNOWN_SHAPES = 0.5
 # Steps that compile do not count.
 _STEPS = """
@@ -27,7 +27,7 @@ WHERE NOT partial AND step IS NOT NULL AND source <> 'iteration' AND confidence 
     AND step NOT IN (SELECT step FROM compilations WHERE step IS NOT NULL)
 ORDER BY ts
 """
-# The work of a call is its operations or, where an op has no such model, its bytes. At the mean speed of its op over
+# The work of a call is its operations or, if there is no model of them, its bytes. At the mean speed of its op over
 # all steps, the work of a step would take ``work_ns``. Calls with equal shapes are compared in the slowest and the
 # fastest of the steps that contain them. The two steps with the largest difference are chosen.
 _CALLS = """
@@ -119,7 +119,7 @@ class StepSpread:
 
 
 def step_spread(store: TraceStore, step_word: str) -> StepSpread | None:
-    """How far the steps of the only rank spread, and why; None if they are about equally long, or too few."""
+    """How much the steps of the only rank differ, and why; None if they are about equally long, or too few."""
     store.build(["steps", "launches", "compilations"])
     steps = store.select(_STEPS)
     if len(steps) < _FEWEST_STEPS or len({step["rank"] for step in steps}) > 1:
@@ -152,7 +152,8 @@ def _works(found: Mapping[str, Any], least_ns: float) -> str:
 
 
 def _waits(least_ns: float, fastest: Mapping[str, Any], slowest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Clauses about the time in which the ``slowest`` step loads data, or computes nothing, for ``least_ns`` longer."""
+    """Clauses about waits for data, and about time without computation, if they are longer in the ``slowest`` step by
+    more than ``least_ns``."""
     clauses = []
     loading_ns = slowest["loading_ns"] - fastest["loading_ns"]
     if loading_ns > least_ns:

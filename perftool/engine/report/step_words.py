@@ -92,8 +92,8 @@ def _calls(run: VerdictInput) -> str:
 
 
 def _loop(run: VerdictInput) -> str:
-    """A sentence about the loop of ops in a step, or in a recording without steps. Empty if it takes little time, if
-    the names of its ops are unknown, or if its ops may be those of the model's layers.
+    """A sentence about the loop of ops in a step, or in a recording without steps. It is empty if the loop takes little
+    time, if the names of its ops are unknown, or if its ops may be those of the model's layers.
     """
     loop, steps = run.on_cpu.op_loop, run.summary["steps"].value
     if loop is None or loop.names is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):

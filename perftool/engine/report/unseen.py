@@ -59,7 +59,7 @@ class Unseen:
 
 def unseen(store: TraceStore) -> Unseen | None:
     """What the host did in a run whose device events are missing; None for any other run."""
-    # A store joined from several tasks lacks device_ops, but has device_windows.
+    # A store merged from several tasks lacks device_ops, but has device_windows.
     if store.has_rows("device_ops") or store.has_rows("device_windows"):
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])

@@ -65,8 +65,8 @@ NOTICEABLE = 0.005
 
 
 def verdict(run: VerdictInput) -> Verdict:
-    """Write the verdict. Its headline names the largest loss, whether or not a rule explains it. If there is none, it
-    says that the device is busy or that its state is unknown."""
+    """Write the verdict. Its headline names the largest loss, whether or not a rule explains it. If there is no loss,
+    the headline says that the device is busy or that its state is unknown."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     mean_ns = run.run.mean_step_ns
     usual_ns = mean_ns or int(median_step_ns(run.steps))
@@ -288,7 +288,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     if gain and whole.ns:
         predicted = first.whole_gain is not None and first.whole_gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
-        # A fix for device work saves time in which the device is busy, so this time is not called lost.
+        # A fix for device work saves time that the device spends working, so this time is not called lost.
         what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"
         return f"{lost} {what}{' (predicted)' if predicted else ''}: {_lower(title)}."
     return f"{title.rstrip('.')}."
