@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Allocations between two collections; Python's default is 700. Imports alone create 50,000 objects, none of them garbage.
+# Allocations between two collections; Python's default is 700. Imports create 50,000 objects, none of them garbage.
 _OBJECTS = 100_000
 
 

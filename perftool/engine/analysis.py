@@ -47,8 +47,8 @@ Answering = Callable[[TraceStore, Sequence[Rule], Device, Callable[[Context], Ou
 class Run:
     """The ranks of one run, read on first use. Results do not depend on the schedule.
 
-    If there are few files, they are all read into one store. Otherwise several tasks each read some of the ranks into a
-    store of their own and export small tables and findings, which are then joined. Raises InputError if no input can be
+    If there are few files, they are all read into one store. Otherwise several tasks each read some of the ranks into
+    a separate store and export small tables and findings, which are then merged. Raises InputError if no input can be
     read.
     """
 
@@ -79,8 +79,8 @@ class Run:
         """The inputs in which nothing was recognised, among those that the user named and those named like a rank's
         dump. Traces are not included, because ``lint`` checks them by rank.
 
-        An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either
-        reading was. A part file is unrecognised if it contains only logs in which nothing was recognised.
+        An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either of
+        the two was recognised. A part file is unrecognised if it contains only logs in which nothing was recognised.
         """
         blank = [path for path, made in self._given if path in self._inputs.named and made.is_blank]
         inputs = [read for read in self.report.inputs if read.status != "unreadable"]
@@ -133,7 +133,7 @@ class Run:
     def whole(self) -> TraceStore:
         """A store with all tables, over all ranks. Raises InputError if some ranks come from part files."""
         if self._before.parts:
-            raise InputError("parts contain tables over whole ranks but no events; pass the traces instead")
+            raise InputError("parts contain tables about whole ranks but no events; pass the traces instead")
         store = self._new_store(self._inputs.traces)
         read_files(store, self._files, self._progress)
         self._add_texts(store)
@@ -175,12 +175,12 @@ class Run:
         return store
 
     def query(self, sql: str, time_limit_s: float = QUERY_TIME_LIMIT_S) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run a SELECT over the tables of all ranks. Returns column names and rows. Raises QueryError."""
+        """Run a SELECT over the tables of all ranks, and return column names and rows. Raises QueryError."""
         result = self.ask(sql, Bounds(time_limit_s))
         return result.columns, result.rows
 
     def ask(self, sql: str, bounds: Bounds) -> Result:
-        """Like ``query``, but within ``bounds``. The result also says whether rows were cut off.
+        """Like ``query``, but within ``bounds``. The result also says whether rows were left out.
 
         If the SQL uses tables of events, all ranks are read into one store.
         """

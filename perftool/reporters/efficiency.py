@@ -12,7 +12,7 @@ from perftool.units import format_ns, format_ratio
 _MOST_PEAKS = 4
 # Rates below these, in TFLOP/s and TB/s, are shown in GFLOP/s and GB/s.
 _SMALL_RATE, _SMALL_BANDWIDTH = 1.0, 0.1
-# Winograd convolutions take fewer operations, and caches save bytes, compared with what the model counts.
+# Winograd convolutions need fewer operations than the model counts, and caches save bytes.
 ABOVE_MODEL = "faster than modelled"
 
 
@@ -56,13 +56,13 @@ def share_text(roofline_ratio: float, after: str = "") -> str:
 
 
 def efficiency_notes(efficiency: Efficiency) -> list[str]:
-    """Say which share of the peak all ops reach together, which peaks are assumed, and what the input lacks."""
+    """Say what share of the peak all ops reach together, which peaks are assumed, and what the input lacks."""
     lines = []
     if efficiency.best_ns is not None and efficiency.bounded_ns:
         known = f"{format_ns(efficiency.bounded_ns)} of {format_ns(efficiency.work_ns)}"
         share = format_ratio(efficiency.best_ns / efficiency.bounded_ns)
         lines.append(
-            f"The peak is known for {known} of work: at the peak, it would take "
+            f"The peak is known for {known} of work: at the peak, that work would take "
             f"{format_ns(efficiency.best_ns)}, {share} of the measured time"
         )
     if efficiency.peaks:

@@ -44,7 +44,7 @@ def run_folder(report: Report) -> str:
 
 
 def device_name(device: Device) -> str:
-    """Return the name or type of the device, prefixed with the count if there are several; empty without a device."""
+    """Return the name or type of the device, prefixed with the count if there are several; empty if there is none."""
     name = device.name or device.type or ""
     return f"{device.count} x {name}" if name and device.count > 1 else name
 
@@ -114,7 +114,7 @@ def steps_text(report: Report, steps: int) -> str:
 
 
 def _busy(report: Report, ratio: float) -> str:
-    """Return the busy share of the device, without the time in which collectives wait for other ranks."""
+    """Return the busy share of the device, without the time collectives spend waiting for other ranks."""
     # On a CPU, collectives run on their own threads, so compute goes on while they wait.
     if report.device.type == "cpu":
         return f"busy {format_ratio(ratio)}"

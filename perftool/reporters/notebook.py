@@ -73,7 +73,7 @@ def _findings(findings: Sequence[Finding]) -> str:
     table = f'<table style="margin:.5em 0;color:inherit;font:inherit"><tbody>{rows}</tbody></table>'
     if not any(finding.gain for finding in findings):
         return table + rest
-    return f"{table}{rest}<p {_SOFT}>≤ is an upper bound from the evidence. Gains overlap, so do not add them up.</p>"
+    return f"{table}{rest}<p {_SOFT}>≤ marks an upper bound from evidence. Gains overlap, so do not add them up.</p>"
 
 
 def _row(finding: Finding) -> str:

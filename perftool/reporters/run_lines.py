@@ -44,8 +44,8 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
 
 
 def render_unread_line(name: str, time: datetime) -> bytes:
-    """The line of a trace that cannot be read, so that ``trend`` does not judge the run before it as the newest. The
-    line does not state the file, so that a restarted process tries to read the file again."""
+    """Write the line of a trace that cannot be read. Without it, ``trend`` would judge the run before it as the newest.
+    The line does not name the file, so that a restarted process tries to read the file again."""
     line = {
         **_start(name, time), "origin": "", "device": None, "world_size": None, "folder": "", "recorded": "", "lost": 1,
         "steps_from": "", "step_unit": "", "recorded_per_step_ms": None, "lost_kernels_ratio": None, "rank": None,
@@ -68,7 +68,7 @@ def _recorded(report: Report) -> str:
 
 def _recorded_per_step_ms(report: Report) -> float | None:
     """Return the length of the recording per step, in ms, of the rank where it is largest. ``trend`` compares this
-    value, as ``diff --fail-if`` does. None for a server, where it depends on the requests."""
+    value, as ``diff --fail-if`` does. Return None for a server, where the value depends on the requests."""
     if report.run.steps_from == "iteration":
         return None
     recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}

@@ -86,7 +86,7 @@ def _throughput(serving: Serving) -> str:
     rates = ((serving.generated_per_s, "tokens/s generated"), (serving.prompt_per_s, "prompt tokens/s"))
     known_rates = ", ".join(f"{format_count(round(rate))} {what}" for rate, what in rates if rate)
     empty = serving.without_requests_ns / serving.window_ns if serving.window_ns else 0
-    idle = f"; {format_ratio(empty)} of the time, no iteration runs" if empty >= _NAMED else ""
+    idle = f"; no iteration runs for {format_ratio(empty)} of the time" if empty >= _NAMED else ""
     return f"{known_rates or 'Iterations of unknown sizes'} over {format_ns(serving.window_ns)}{idle}"
 
 

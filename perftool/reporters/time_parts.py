@@ -23,7 +23,8 @@ class TimePart:
 def time_parts(report: Report) -> tuple[TimePart, ...]:
     """Divide the window into device work and the causes of idle time, largest first.
 
-    If the device is not recorded, divide the complete steps instead. Empty if the state of the device is unknown.
+    If the trace has no device events, divide the complete steps instead. Return nothing if it is unknown whether the
+    device was busy.
     """
     summary = report.summary
     busy, kernels = (summary[name].value for name in ("device_busy_ratio", "kernel_busy_ratio"))

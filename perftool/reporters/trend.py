@@ -49,7 +49,7 @@ def trend_headline(trend: Trend) -> str:
     if trend.best is None or trend.worse is None:
         return f"{name}: {now}{', which is neither better nor worse by itself' if len(levels) > 1 else ', steady'}."
     size = _size(trend, abs(trend.worse))
-    best = f"the best level before, {_value(trend, trend.best.median)}"
+    best = f"the best earlier level, {_value(trend, trend.best.median)}"
     if trend.verdict == "steady":
         return f"{name}: {now}; within {_size(trend, trend.threshold)} of {best}."
     return f"{name}: {now}, {size} {trend.verdict} than {best}."
@@ -60,7 +60,7 @@ def trend_notes(trend: Trend) -> list[str]:
     other = f"{_runs(trend.left_out)} of another device, world size or origin"
     absent = f"{_runs(trend.absent)} whose inputs do not show {trend.kind.name}"
     incomplete = f"{_runs(trend.incomplete)} with inputs that could not be read in full"
-    damaged = f"{trend.damaged} damaged line{'' if trend.damaged == 1 else 's'}"
+    damaged = f"{trend.damaged} corrupt line{'' if trend.damaged == 1 else 's'}"
     counts = (
         (trend.left_out, other), (trend.absent, absent), (trend.incomplete, incomplete), (trend.damaged, damaged),
     )  # fmt: skip

@@ -32,12 +32,12 @@ def origin(report: Report) -> str:
 
 
 def gain_text(finding: Finding) -> str:
-    """Format the gain of ``finding``; empty without one."""
+    """Format the gain of ``finding``; empty if it has none."""
     return amount_text(finding.gain)
 
 
 def amount_text(gain: Gain | None) -> str:
-    """Format ``gain``, per step, ``≤ 221 ms (57.8 %)``: an upper bound unless predicted; empty without a gain."""
+    """Format ``gain``, per step, ``≤ 221 ms (57.8 %)``: an upper bound unless predicted; empty if it is None."""
     if gain is None:
         return ""
     bound = "" if gain.kind == "predicted" else "≤ "

@@ -313,7 +313,7 @@ def test_a_taken_port_gives_one_sentence(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(PerfToolError, match=f"^port {port} of 127.0.0.1, the only one that .* cannot be used"):
+        with pytest.raises(PerfToolError, match=f"^port {port} of 127.0.0.1, the only port that .* cannot be used"):
             serve.serve_once(tmp_path / "x.json", DRAWN, port)
 
 

@@ -37,10 +37,10 @@ STEADY = [100.0, 101, 99, 100, 102, 100, 99, 101]
     [
         (STEADY, 0, "step_time_ms: 100 ms since 2026-01-01T02:00, steady."),
         ([*STEADY, 130], 0, "steady"),
-        ([*STEADY, 130, 131, 129], 1, "130 ms since 2026-01-09T02:00, 30.0 % worse than the best level before, 100"),
+        ([*STEADY, 130, 131, 129], 1, "130 ms since 2026-01-09T02:00, 30.0 % worse than the best earlier level, 100"),
         ([*STEADY, 70, 71, 69], 0, "70.0 ms since 2026-01-09T02:00, 30.0 % better than"),
         # A regression that is only half fixed is still a regression.
-        ([*STEADY, 150, 151, 149, 110, 111, 110], 1, "10.0 % worse than the best level before, 100 ms."),
+        ([*STEADY, 150, 151, 149, 110, 111, 110], 1, "10.0 % worse than the best earlier level, 100 ms."),
         ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best level"),
         ([100, 150, 150, 150, 150], 0, "too few runs to judge (fewer than 6)"),
         ([0.0] * 8, 0, "steady"),
@@ -64,8 +64,11 @@ def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str,
             line(9, 100.0, lost=1),
             "n.jsonl: the newest run (run.json) is incomplete, so it is not judged: an input could not be read in full",
         ),
-        (line(9, 100.0, rank=1), "n.jsonl: the newest run (run.json) has no line of its own, so it is not judged"),
-        (line(9, 100.0)[:40] + "\n", "n.jsonl: the last line of the file is damaged, so the newest run is not judged"),
+        (
+            line(9, 100.0, rank=1),
+            "n.jsonl: the newest run (run.json) has no line for the whole run, so it is not judged",
+        ),
+        (line(9, 100.0)[:40] + "\n", "n.jsonl: the last line of the file is corrupt, so the newest run is not judged"),
     ],
 )
 def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str, run: Run) -> None:
@@ -86,7 +89,7 @@ def test_the_gate_fails_if_the_compressed_end_of_the_file_is_damaged(end: bytes,
     Path("n.jsonl.gz").write_bytes(whole + end if end else whole[:-1] + bytes([whole[-1] ^ 1]))
 
     assert run("trend", "n.jsonl.gz") == 2
-    assert "n.jsonl.gz: the last line of the file is damaged" in run.err
+    assert "n.jsonl.gz: the last line of the file is corrupt" in run.err
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,7 @@ def test_a_line_says_how_well_the_steps_describe_the_recording(run: Run) -> None
 def test_the_gate_fails_if_the_newest_run_lacks_the_rank(run: Run) -> None:
     Path("n.jsonl").write_text("".join(line(at, 1.0, rank=1) for at in range(1, 9)) + line(9, 1.0))
     assert run("trend", "n.jsonl", "--rank", "1") == 2
-    assert "n.jsonl: the newest run (run.json) has no line of rank 1, so it is not judged" in run.err
+    assert "n.jsonl: the newest run (run.json) has no line for rank 1, so it is not judged" in run.err
 
 
 def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) -> None:
@@ -292,7 +295,7 @@ def test_a_file_of_another_kind_gives_one_sentence(text: bytes, run: Run) -> Non
 def test_a_line_with_other_types_is_damaged(change: dict[str, Any], run: Run) -> None:
     Path("n.jsonl").write_text(line(1, 1.0, **change) + line(2, 1.0))
     assert run("trend", "n.jsonl") == 0
-    assert "1 damaged line." in run.out
+    assert "1 corrupt line." in run.out
 
 
 def test_unknown_metrics_and_empty_choices_are_sentences(run: Run) -> None:

@@ -157,7 +157,7 @@ def test_other_files_are_not_saved_reports(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "message"),
-    [(2, "the report has version 2, not 1"), (1, "damaged report (KeyError: 'steps')")],
+    [(2, "the report has version 2, not 1"), (1, "corrupt report (KeyError: 'steps')")],
 )
 def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None:
     saved = tmp_path / "saved.json"
@@ -206,7 +206,7 @@ def test_values_of_wrong_types_are_not_a_report(
         inner = inner[key]
     inner[place[-1]] = value
     (tmp_path / "saved.json").write_text(json.dumps(saved))
-    with pytest.raises(InputError, match="damaged report"):
+    with pytest.raises(InputError, match="corrupt report"):
         read_saved(str(tmp_path / "saved.json"))
 
 

@@ -20,7 +20,7 @@ from perftool.model.rule import Rule
 
 ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
 WHATIF = "SELECT 'prefetch' AS change, id AS task FROM slices WHERE name LIKE '%DataLoader%'"
-SPENT = "the rules of packs may use 120 s and 64 MiB in total"
+SPENT = "third-party rules may use 120 s and 64 MiB in total"
 
 
 def rules(folder: Path, count: int, sql: str = ONE, **keys: str) -> list[Rule]:
@@ -48,7 +48,7 @@ def test_remaining_rules_do_not_run_and_are_reported_once(tmp_path: Path) -> Non
     assert [(skipped.code, skipped.reason) for skipped in outcome.not_applicable] == [
         (f"USR90{number}", SPENT) for number in range(2, 6)
     ]
-    with pytest.raises(QueryError, match="the rules of packs may use"):
+    with pytest.raises(QueryError, match="third-party rules may use"):
         found(rules(tmp_path, 2), None)
 
 

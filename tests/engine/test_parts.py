@@ -108,11 +108,11 @@ def answers(part: str, **row: Any) -> list[Any]:
     ("head", "says"),
     [
         ({"version": 2}, "the part has version 2; this program reads version 1"),
-        ({"tool": "9.9"}, "made by habana_perf_tool 9.9, whose tables differ"),
-        ({"format": "something"}, "not a part made by habana_perf_tool"),
-        ({"parts": [{"inputs": 7}]}, r"not a part, or damaged \(TypeError: "),
-        ({"parts": [{"surprise": 7}]}, r"not a part, or damaged \(ValueError: unknown field surprise"),
-        ({"rules": {}}, r"made with different rules or thresholds \(CFG10\d and \d+ more\)"),
+        ({"tool": "9.9"}, "exported by habana_perf_tool 9.9, whose tables differ"),
+        ({"format": "something"}, "not a part written by habana_perf_tool"),
+        ({"parts": [{"inputs": 7}]}, r"not a part, or corrupt \(TypeError: "),
+        ({"parts": [{"surprise": 7}]}, r"not a part, or corrupt \(ValueError: unknown field surprise"),
+        ({"rules": {}}, r"exported with different rules or thresholds \(CFG10\d and \d+ more\)"),
     ],
 )
 def test_another_part_is_refused_in_a_sentence(run: list[str], head: dict[str, Any], says: str) -> None:
@@ -158,7 +158,7 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
 def test_a_part_made_by_hand_is_refused_in_words(run: list[str], facts: dict[str, Any], says: str) -> None:
     wrong = {"answers": answers(run[0], **facts["row"])} if "row" in facts else facts
     Path("hand.part").write_bytes(with_facts(run[0], **wrong))
-    with pytest.raises(InputError, match=f"hand.part: not a part, or damaged .*{says}"):
+    with pytest.raises(InputError, match=f"hand.part: not a part, or corrupt .*{says}"):
         read_part("hand.part")
 
 
@@ -273,7 +273,7 @@ def test_members_that_we_never_wrote_are_refused_in_a_sentence(run: list[str], h
     if harm == "damaged":
         data[60:90] = bytes(255 - byte for byte in data[60:90])
     Path("odd.part").write_bytes(data)
-    with pytest.raises(InputError, match=r"odd\.part: not a part, or damaged"):
+    with pytest.raises(InputError, match=r"odd\.part: not a part, or corrupt"):
         read_part("odd.part")
 
 
@@ -394,7 +394,7 @@ def test_a_part_without_its_inputs_is_refused(run: list[str]) -> None:
         ({"parts": [{**part, "inputs": of_another_rank}]}, "it does not say which input belongs to rank 0"),
     ):
         Path("blank.part").write_bytes(changed(run[0], **head))
-        with pytest.raises(InputError, match=f"blank.part: not a part, or damaged .*{says}"):
+        with pytest.raises(InputError, match=f"blank.part: not a part, or corrupt .*{says}"):
             analyze(["blank.part", "node001/rank2.json"], RULES)
 
 
@@ -406,7 +406,7 @@ def test_a_part_of_texts_in_which_nothing_is_recognised_is_unrecognised(run: lis
 
 
 def test_merge_takes_parts_only(run: list[str]) -> None:
-    with pytest.raises(PerfToolError, match=r"rank0.json: not a part; make one with analyze"):
+    with pytest.raises(PerfToolError, match=r"rank0.json: not a part; create one with analyze"):
         merge(CliSettings(), [run[0], "node000/rank0.json"])
 
 

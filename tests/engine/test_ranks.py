@@ -295,7 +295,7 @@ def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.Monk
     assert [finding.message for finding in report.findings if "it found too many rows" in finding.message]
     monkeypatch.setattr(allowance, "MOST_BYTES", 0)
     (finding,) = analyze([str(folder)], [*only("TRC001"), many]).findings
-    assert finding.message.startswith("rule USR901 failed: the rules of packs may use")
+    assert finding.message.startswith("rule USR901 failed: third-party rules may use")
 
 
 def rule(code: str, sql: str) -> Rule:

@@ -68,7 +68,7 @@ def test_shapes_in_words(dims: str | None, text: str) -> None:
 
 def test_the_peaks_that_were_assumed_are_named() -> None:
     assert efficiency_notes(TOLD) == [
-        "The peak is known for 1.00 us of 2.00 us of work: at the peak, it would take 500 ns, 50.0 % of the "
+        "The peak is known for 1.00 us of 2.00 us of work: at the peak, that work would take 500 ns, 50.0 % of the "
         "measured time",
         "Assumed for H: bf16 1,000.0 TFLOP/s, 1.00 TB/s (datasheet)",
     ]

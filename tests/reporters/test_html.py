@@ -225,7 +225,7 @@ def test_a_page_about_a_cpu_run_does_not_mention_a_device() -> None:
     out = io.StringIO()
     print_full(report, make_console("never", file=out))
     assert "The CPU over the recording" in text
-    assert "Time in which no op computes, by cause" in out.getvalue()
+    assert "Time when no op computes, by cause" in out.getvalue()
     for shown in (text.partition("Rules that could not be applied")[0], out.getvalue().replace("device  ", "")):
         assert "ops computing" in shown
         assert not re.search(r"device|kernels running", shown, re.IGNORECASE)

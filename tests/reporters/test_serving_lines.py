@@ -36,7 +36,7 @@ def test_throughput_phases_and_a_decode(store: Callable[..., TraceStore]) -> Non
     events = [prefill(0), *(event for at in range(10) for event in decode(100_000 + 40_000 * at)), prefill(600_000)]
 
     assert lines_of(store, events) == [
-        "114 tokens/s generated, 1,429 prompt tokens/s over 700 ms; 14.9 % of the time, no iteration runs.",
+        "114 tokens/s generated, 1,429 prompt tokens/s over 700 ms; no iteration runs for 14.9 % of the time.",
         "decode    56.6 % of the time, 10 x: median 40.0 ms, P99 40.0 ms, batch 8",
         "prefill   28.6 % of the time, 2 x: median 100 ms, P99 100 ms, batch 2",
         "A decode of 39.6 ms (mean): the model 75.8 %, preparing inputs 15.2 %, other 9.1 %.",

@@ -104,5 +104,5 @@ def test_a_failed_export_leaves_no_folder_and_replaces_none(tmp_path: Path) -> N
         broken()
     assert list(tmp_path.iterdir()) == []
 
-    with pytest.raises(PerfToolError, match="exists already"), whole_folder(tmp_path):
+    with pytest.raises(PerfToolError, match="already exists"), whole_folder(tmp_path):
         pass

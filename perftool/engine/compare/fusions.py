@@ -44,10 +44,10 @@ _FUSIONS = (
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
 # The limit on the total length of generated kernel names, in characters, because each op is looked up in all of them.
 _MOST_TEXT = 1 << 18
-# At least one kernel must fuse this many of the ops that the other side runs one by one.
+# At least one kernel must fuse this many of the ops that the other side runs separately.
 _LEAST_PARTS = 2
-# The run that fuses may still call the separate ops elsewhere in the model, but at most this share of the calls in the
-# other run.
+# The run with the fused op may still call the separate ops elsewhere in the model, but at most this many times as often
+# as the other run.
 _FEWER = 0.5
 
 
@@ -96,7 +96,7 @@ def _known(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChang
 
 
 def _generated(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChange]:
-    """Generated kernels that replace ops which the other side runs one by one. The kernel names list these ops."""
+    """Generated kernels that replace ops which the other side runs separately. The kernel names list these ops."""
     kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
     if not kernels or any(_GENERATED.match(name) for name in separate):
         return []

@@ -55,7 +55,7 @@ def read_saved(path: str) -> RunSide | None:
     try:
         return _side(path, data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: damaged report ({type(error).__name__}: {error})") from None
+        raise InputError(f"{path}: corrupt report ({type(error).__name__}: {error})") from None
 
 
 def _side(path: str, data: Mapping[str, Any]) -> RunSide:

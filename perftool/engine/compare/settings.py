@@ -25,7 +25,7 @@ def named(ranks: Collection[int]) -> str:
 
 
 def listed(ranks: Iterable[int]) -> str:
-    """The numbers as text, with consecutive ones as ranges: 0-3, 8."""
+    """The numbers as text, with consecutive numbers as ranges: 0-3, 8."""
     stretches: list[list[int]] = []
     for rank in sorted(ranks):
         if stretches and rank == stretches[-1][-1] + 1:

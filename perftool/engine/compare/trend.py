@@ -58,8 +58,8 @@ def trend_of(
     """Judge ``metric`` over the ``last`` runs (of ``rank``) that are comparable with the newest run.
 
     ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, and ``threshold`` is in percent.
-    Raises SettingsError for an unknown metric, InputError if no run is left, and MissingExtraError without the
-    statistics library.
+    Raises SettingsError for an unknown metric, InputError if no run is left, and MissingExtraError if the
+    statistics library is missing.
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
@@ -116,9 +116,9 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
     machine that recorded it, or of another machine, may be wrong.
     """
     if history.ends_damaged:
-        return "the last line of the file is damaged, so the newest run is not judged"
+        return "the last line of the file is corrupt, so the newest run is not judged"
     if _when(newest) != _when(last):
-        whose = "of its own" if newest.rank is None else f"of rank {newest.rank}"
+        whose = "for the whole run" if newest.rank is None else f"for rank {newest.rank}"
         return f"the newest run ({last.label}) has no line {whose}, so it is not judged"
     if _is_earlier(latest, newest) or (latest.lost and latest.at < newest.at):
         damage = " incomplete and" if latest.lost else ""
@@ -135,8 +135,8 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
 
 
 def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequence[RunLine]) -> str:
-    """Explain why ``newest`` is not judged if it lacks ranks that most ``runs`` have. A missing rank may be the slowest
-    one. Empty if no such rank is missing."""
+    """Explain why ``newest`` is not judged if it lacks ranks that most ``runs`` have; empty if it lacks none. A missing
+    rank may be the slowest rank."""
     ranks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for line in lines:
         if line.rank is not None:
@@ -262,7 +262,7 @@ def _ends(values: Sequence[float]) -> list[int]:
 def _at_the_changes(values: Sequence[float], ends: Sequence[int]) -> list[int]:
     """Move each of ``ends`` to where the levels on both sides have the least spread. The search requires at least
     ``FEWEST_RUNS`` runs per level, so it may place the start of a level too early. If the last level then has fewer
-    runs, it is merged with the one before it.
+    runs, it is merged with the level before it.
     """
     moved = list(ends)
     for at in range(len(ends) - 1):
@@ -280,7 +280,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _judged(trend: Trend) -> Trend:
-    """Compare the last level of ``trend`` with the best earlier one."""
+    """Compare the last level of ``trend`` with the best earlier level."""
     if len(trend.points) < 2 * FEWEST_RUNS:
         return trend
     *earlier, now = trend.levels

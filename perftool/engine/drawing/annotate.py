@@ -107,7 +107,7 @@ def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator
 
 
 def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
-    """Assign ``marks`` greedily to lanes, so that no two marks in a lane overlap partially. Returns the lanes, and the
+    """Assign ``marks`` greedily to lanes, so that no two marks in a lane overlap partially. Return the lanes, and the
     number of marks that do not fit into ``_MOST_LANES``."""
     lanes: list[list[Mark]] = []
     left = 0
@@ -128,7 +128,7 @@ def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
 
 
 def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
-    """Whether the stretch from ``ts`` to ``end`` fits into the innermost open mark. Removes marks that have ended."""
+    """Whether the stretch from ``ts`` to ``end`` fits into the innermost open mark. Marks that have ended are removed."""
     while open_ends and open_ends[-1] <= ts:
         open_ends.pop()
     return not open_ends or end <= open_ends[-1]

@@ -9,7 +9,7 @@ from typing import Any
 from perftool.model.pictures import Bar, Lane, LaneSide
 from perftool.store.trace_store import TraceStore
 
-# The assumed width of a view in pixels. Slices shorter than a pixel are joined.
+# The assumed width of a view in pixels. Slices shorter than a pixel are merged.
 _PIXELS = 400
 _HOST_LANES = 3
 _DEVICE_LANES = 5
@@ -97,7 +97,7 @@ def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
 
 
 def capped(lanes: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], int]:
-    """Keep only the longest bars of ``lanes``, at most ``most`` in total. Also returns the number of bars left out."""
+    """Keep only the longest bars of ``lanes``, at most ``most`` in total. Also return the number of bars left out."""
     lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
     if len(lengths) <= most:
         return tuple(lanes), 0

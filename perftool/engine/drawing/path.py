@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of one step of ``rank``: of the steps with a critical path, the one whose length is closest to the
-    median. None if no step has a critical path."""
+    """The timeline of one step of ``rank``: the step with a critical path whose length is closest to the median; None
+    if no step has a critical path."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:
@@ -87,7 +87,7 @@ def _bar(ts: int, end: int, kind: str, names: dict[str | None, float]) -> Bar:
 
 
 def _highlighted(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[int, int], ...]]:
-    """The stretches of the critical path by lane. Stretches less than a pixel apart are joined."""
+    """The stretches of the critical path by lane. Stretches less than a pixel apart are merged."""
     found: dict[str, list[list[int]]] = {}
     for row in sorted(rows, key=lambda row: (row["ts"], row["end"])):
         if row["lane"] is None:

@@ -37,7 +37,7 @@ def clock_offsets(run: Run) -> dict[int, int | None]:
 
 
 def rank_metadata(run: Run) -> Iterator[bytes]:
-    """The full metadata of each rank of ``run``, as JSON. Traces are read again, because a joined store contains only a
+    """The full metadata of each rank of ``run``, as JSON. Traces are read again, because a merged store contains only a
     few of the keys."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:

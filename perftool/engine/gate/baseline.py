@@ -25,7 +25,7 @@ _TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
-    """Read the baseline at ``path``. Raises BaselineError if it is missing, damaged or of another version."""
+    """Read the baseline at ``path``. Raises BaselineError if it is missing, corrupt or of another version."""
     try:
         data = parsed(read_small(path, _MOST))
     except OSError as error:
@@ -57,7 +57,7 @@ def render_baseline(findings: Iterable[LintFinding]) -> bytes:
 def subtract(
     findings: Sequence[LintFinding], entries: Sequence[BaselineEntry], codes: Iterable[str]
 ) -> tuple[list[LintFinding], list[BaselineEntry]]:
-    """Mark the accepted ``findings``. Returns all findings, and the stale entries.
+    """Mark the accepted ``findings``. Return all findings, and the stale entries.
 
     The baseline has a count per fingerprint: that many findings are accepted, in the given order. An entry whose rule
     is not in ``codes`` was not checked, so it is not stale.
@@ -77,7 +77,7 @@ def subtract(
 
 
 def _fingerprints(found: LintFinding) -> tuple[str, str]:
-    """The fingerprint of ``found``, and the path-based one that a baseline may contain instead."""
+    """The fingerprint of ``found``, and its path-based fingerprint, which a baseline may contain instead."""
     finding = found.finding
     return finding.fingerprint, fingerprint(finding.code, finding.subject, found.file)
 

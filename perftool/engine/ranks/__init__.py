@@ -1,1 +1,1 @@
-"""Analyses many ranks separately, on one or more machines, and joins the results."""
+"""Analyses many ranks separately, on one or more machines, and merges the results."""

@@ -64,7 +64,7 @@ class Batch:
 
 
 def number_files(paths: Sequence[str], set_aside: Sequence[SetAside] = ()) -> tuple[RankFile, ...]:
-    """Assign a rank to each of ``paths``: the rank that the trace states, or else a free rank.
+    """Assign a rank to each of ``paths``: the rank that the trace states, or else an unused rank.
 
     Traces without a rank are numbered by host and process, then by name in natural order. A file ``set_aside`` in
     favour of a trace becomes an issue of that trace. If there is a single trace, or if an input can be read only once,

@@ -1,4 +1,4 @@
-"""Analyses many ranks in several tasks, joins their exported tables, and evaluates the rules on the joined store."""
+"""Analyses many ranks in several tasks, merges their exported tables, and evaluates the rules on the merged store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from perftool.store.trace_store import TraceStore
 def per_rank(rule: Rule) -> bool:
     """Whether ``rule`` must run on one rank at a time.
 
-    This is documented for user rules. Shipped rules return the same findings whether the ranks are in one store or in
+    The documentation promises this for user rules. Shipped rules return the same findings whether the ranks are in one store or in
     several, which a test checks.
     """
     return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
@@ -62,7 +62,7 @@ def _made(task: Batch, result: Part | TaskFailed) -> Part:
 
 
 def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
-    """Join ``parts`` in ``store``, with times relative to a common zero, and return their facts."""
+    """Merge ``parts`` into ``store``, with times relative to a common zero, and return their facts."""
     facts = [part.facts for part in parts if part.facts is not None]
     store.base_ns = next((fact.base_ns for fact in facts if fact.base_ns), 0)
     if facts:

@@ -31,7 +31,7 @@ from perftool.store.trace_store import TraceStore
 if TYPE_CHECKING:
     from perftool.engine.drawing.pictures import Taken, Wanted
 
-# The keys in trace metadata that the joined store uses.
+# The keys in trace metadata that the merged store uses.
 _METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", *HOST_KEYS)
 
 
@@ -81,7 +81,7 @@ class Part:
 
 
 def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Shared) -> Part | TaskFailed:
-    """Analyse the traces of ``batch`` together. Returns TaskFailed if the analysis crashes or runs out of memory."""
+    """Analyse the traces of ``batch`` together. Return TaskFailed if the analysis crashes or runs out of memory."""
     try:
         with TraceStore.for_files([file.place for file in batch.files], replayed_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
@@ -103,7 +103,7 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
 def draw_batch(
     batch: Batch, progress: Progress | None = None, *, shared: Shared, wanted: Wanted, base_ns: int
 ) -> Taken | TaskFailed:
-    """Draw the ``wanted`` charts of the ranks in ``batch``, with times relative to ``base_ns``. Returns TaskFailed if
+    """Draw the ``wanted`` charts of the ranks in ``batch``, with times relative to ``base_ns``. Return TaskFailed if
     that crashes or runs out of memory."""
     try:
         with TraceStore.for_files([file.place for file in batch.files], replayed_rows) as store:

@@ -1,7 +1,7 @@
 """Files of analysed ranks that can be merged on any machine: ``analyze RANK --part``, ``merge PARTS``.
 
 A part is a zip archive. ``part.json`` contains the format, the version of the program, digests of the rules, the ranks
-and the findings. ``tables/`` contains the tables over whole ranks as Parquet. A part contains no code.
+and the findings. ``tables/`` contains the tables about whole ranks as Parquet. A part contains no code.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def digests(rules: Iterable[Rule]) -> dict[str, str]:
 
 
 def render_part(made: PartFile) -> bytes:
-    """Render ``made`` as the bytes of a file. Equal contents result in equal bytes."""
+    """Render a part as the bytes of a file. Equal contents result in equal bytes."""
     head = {
         "format": FORMAT, "version": VERSION, "tool": __version__, "tables": _tables_digest(),
         "ranks": sorted(rank for part in made.parts for rank in _ranks(part)),
@@ -100,13 +100,13 @@ def _head_text(head: Mapping[str, Any]) -> str:
     text = json.dumps(head)
     if len(text) > LARGEST_HEAD:
         raise PerfToolError(
-            f"a part cannot contain this many ranks ({len(text) >> 20} MiB); make several parts and merge them"
+            f"a part cannot contain this many ranks ({len(text) >> 20} MiB); write several parts and merge them"
         )
     return text
 
 
 def read_part(path: str) -> PartFile:
-    """Read the part at ``path``. Raises InputError if it is not a part, is damaged, or has another version."""
+    """Read the part at ``path``. Raises InputError if it is not a part, is corrupt, or has another version."""
     if os.path.exists(path) and not os.path.isfile(path):
         # Reading a device file or a pipe might never end.
         raise InputError(f"{path}: not a regular file, so not a part")
@@ -119,7 +119,7 @@ def read_part(path: str) -> PartFile:
             require_few_values(text, os.path.getsize(path))
             head = json.loads(valid_json(text.decode()))
             if not isinstance(head, dict) or head.get("format") != FORMAT:
-                raise InputError(f"{path}: not a part made by {FORMAT.split()[0]}")
+                raise InputError(f"{path}: not a part written by {FORMAT.split()[0]}")
             _require_ours(path, head)
             parts = tuple(_part(archive, number, plain) for number, plain in enumerate(head["parts"]))
             rules = from_plain(Mapping[str, str], head["rules"])  # type: ignore[type-abstract]
@@ -135,22 +135,22 @@ def read_part(path: str) -> PartFile:
         raise InputError(f"{path}: no such file") from None
     except _DAMAGE as error:
         why = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
-        raise InputError(f"{path}: not a part, or damaged ({why}); make it again") from None
+        raise InputError(f"{path}: not a part, or corrupt ({why}); export it again with analyze --part") from None
 
 
 def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None:
-    """Raise InputError if ``made`` lacks a per-rank rule of ``rules``, or ran it with different thresholds."""
+    """Raise InputError if the part ``made`` lacks a per-rank rule of ``rules``, or ran it with other thresholds."""
     wrong = sorted(code for code, digest in digests(rules).items() if made.rules.get(code) != digest)
     if wrong:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise InputError(
-            f"{path}: made with different rules or thresholds ({wrong[0]}{more}); merge with the --select, --rules and "
-            "configuration that made it, or make it again"
+            f"{path}: exported with different rules or thresholds ({wrong[0]}{more}); merge with the --select, --rules "
+            "and configuration of that export, or export it again"
         )
 
 
 def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
-    """Combine ``files`` (path and contents) into one, sorted by trace. The path is None for traces analysed now.
+    """Combine ``files`` (path and contents) into one part, sorted by trace. The path is None for traces analysed now.
 
     Raises InputError if two files contain the same rank, unless they are copies of the same part.
     """
@@ -215,8 +215,8 @@ def _require_ours(path: str, head: Mapping[str, Any]) -> None:
         raise InputError(f"{path}: the part has version {head.get('version')}; this program reads version {VERSION}")
     if head.get("tool") != __version__ or head.get("tables") != _tables_digest():
         raise InputError(
-            f"{path}: made by habana_perf_tool {head.get('tool')}, whose tables differ from those of this version "
-            f"({__version__}); make and merge parts with the same version"
+            f"{path}: exported by habana_perf_tool {head.get('tool')}, whose tables differ from those of this version "
+            f"({__version__}); export and merge parts with the same version"
         )
 
 

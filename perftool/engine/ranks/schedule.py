@@ -115,7 +115,7 @@ class Count:
 
 
 def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | TaskFailed]:
-    """Run ``tasks`` in ``workers`` new processes. If one of them dies, returns only the results finished before."""
+    """Run ``tasks`` in ``workers`` new processes. If one of them dies, return only the results finished before."""
     # Imported here because an analysis in this process does not need these modules.
     import multiprocessing
     from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -199,7 +199,7 @@ def _prepare_worker(folder: str) -> None:
 
 
 def _run_in_worker(work: Work[Made], task: Batch) -> Made:
-    """Run ``work`` on ``task`` in a worker. Exits after SIGTERM; otherwise, the worker would get another task."""
+    """Run ``work`` on ``task`` in a worker. Exit after SIGTERM; otherwise, the worker would get another task."""
     try:
         return work(task, None)
     finally:

@@ -21,7 +21,7 @@ class SpentError(QueryError):
     """Earlier rules used up the allowance that all third-party rules share."""
 
     def __init__(self) -> None:
-        super().__init__(f"the rules of packs may use {MOST_SECONDS:.0f} s and {MOST_BYTES >> 20} MiB in total")
+        super().__init__(f"third-party rules may use {MOST_SECONDS:.0f} s and {MOST_BYTES >> 20} MiB in total")
 
 
 @dataclass

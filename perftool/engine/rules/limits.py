@@ -105,23 +105,23 @@ class CpuTimes:
 
 
 def cpu_times(store: TraceStore, rank: int, least: float) -> CpuTimes | None:
-    """The CPU times of the steps of ``rank``, if the recorded ones took more than ``least`` times as much as earlier
-    ones, and differ less from each other. None otherwise, or if no earlier step was measured."""
+    """The CPU times of the steps of ``rank``, if the recorded steps took more than ``least`` times as much as earlier
+    steps, and differ less from each other; None otherwise, or if no earlier step was measured."""
     store.build(["memory_faults", "steps"])
     rows = store.select(_CPU_TIMES, {"rank": rank, "least": least})
     return CpuTimes(**rows[0]) if rows else None
 
 
 def lengthened(store: TraceStore, rank: int) -> str | None:
-    """Explain why the gains of ``rank`` are bounds instead of predictions: the recorded steps took much more CPU time
-    than earlier ones. None if they did not, or if no earlier step was measured."""
+    """Explain that the gains of ``rank`` are bounds instead of predictions, because the recorded steps took much more
+    CPU time than earlier steps. Return None if they did not, or if no earlier step was measured."""
     times = cpu_times(store, rank, _LENGTHENED)
     return f"recorded steps took {times.more} more CPU time than earlier ones" if times else None
 
 
 def overloaded(store: TraceStore, rank: int) -> str | None:
-    """Explain why the gains of ``rank`` are bounds instead of predictions: its threads waited for cores. None if they
-    did not."""
+    """Explain that the gains of ``rank`` are bounds instead of predictions, because its threads waited for cores.
+    Return None if they did not."""
     loads = {row["rank"]: row for row in store.rows("machine_loads")}
     if rank not in loads or not loads[rank]["overloaded"]:
         return None

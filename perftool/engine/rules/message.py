@@ -2,7 +2,7 @@
 
 ``{name}`` shows a column of the query or a threshold, ``{name:FORMAT}`` a number in one of the FORMATS.
 ``{name:one|many}`` shows the words before the bar if the number is 1, and otherwise those after it. A doubled brace
-stands for a literal one.
+stands for a literal brace.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _is_form(form: str) -> bool:
 
 
 def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
-    """The text for a placeholder. Its name may omit the unit suffix of a time or size."""
+    """The text that replaces a placeholder, whose name may omit the unit suffix of a time or size."""
     name = wanted.name
     if name in values:
         unit = next((render for ending, render in _UNITS if name.endswith(ending)), None)

@@ -28,7 +28,7 @@ _Question = tuple[str | None, str | None, str | None, str | None, tuple[str, ...
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
 _LARGEST_PACK = 8 << 20
-# At most this many folders that cannot be read are listed.
+# An error message lists at most this many unreadable folders.
 _MOST_LISTED = 3
 _SENTENCE_END = re.compile(r"(?<=\w)[.:;](?= |$)")
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")

@@ -30,7 +30,7 @@ _MOST_CHANGES = 400_000
 # graph has more than _MOST_NODES nodes.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 LARGEST_FACTOR = 1000
-# If the mean step is this many times the typical one, typical steps are not representative.
+# If the mean step is this many times the typical step, typical steps are not representative.
 _UNEVEN = 1.25
 _TOO_MANY = f"steps are replayed only if at most {MOST_RANKS} ranks are read together"
 # Joins each row of a whatif query with the slice that it refers to.
@@ -135,7 +135,7 @@ def _with_prediction(
     store: TraceStore, model: Model, rule: Rule, answer: Answer, context: Context, fixes: dict[str, list[Change]],
     *, only: bool,
 ) -> Answer:  # fmt: skip
-    """Add predictions to the rows of ``answer`` for the rank of ``model``. Also adds the changes to ``fixes``."""
+    """Add predictions to the rows of ``answer`` for the rank of ``model``, and add the changes to ``fixes``."""
     if rule.whatif is None:
         return answer
     rows = list(answer.rows)
@@ -182,7 +182,7 @@ def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
-    """Replay the fix of each of ``rows`` that has changes. Yields the number of the row, the time saved in ns, a clause
+    """Replay the fix of each of ``rows`` that has changes. Yield the number of the row, the time saved in ns, a clause
     about missing cores if the saving is only a bound, and the changes that no earlier row has.
 
     Raises QueryTimeoutError if the replays take longer than a query may.
@@ -255,5 +255,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """The model of the rank with the longest steps, which reports show; None without models."""
+    """The model of the rank with the longest steps, which reports show; None if there is none."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

@@ -93,7 +93,7 @@ def _with_prediction(store: TraceStore, model: RunModel, rule: Rule, answer: Ans
 
 
 def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less]) -> Mapping[str, Any]:
-    """Add the predicted gain of the fix to ``row``, unless it already has one. Without changes, the bound is kept."""
+    """Add the predicted gain of the fix to ``row``, unless it already has one. Keep the bound if nothing changes."""
     if not changes or "predicted_ns" in row:
         return row
     step_ns = model.predict(changes)

@@ -62,7 +62,7 @@ def claimed_once(
         gain, left = finding.gain, finding.gain.ns_per_step - explained
         if code in blaming and finding.rank not in findings[number].late_ranks:
             waited = format_ns(min(explained, gain.ns_per_step))
-            waiting = f"{waited} of it per step is spent waiting for {findings[number].subject} ({code})"
+            waiting = f"of this, {waited} per step is spent waiting for {findings[number].subject} ({code})"
             finding = replace(finding, message=f"{finding.message}; {waiting}")
         if left < _REST * gain.ns_per_step:
             return replace(finding, gain=None, explained_by=code)
@@ -117,8 +117,8 @@ def ranked(
 
 
 def weight_ns(finding: Finding, step_ns: int) -> float:
-    """The value of ``finding`` in ns per step: the gain of its fix, or else the part of ``step_ns`` in which requests
-    wait (``waited_ratio`` in the evidence); negative if neither is known.
+    """The value of ``finding`` in ns per step: the gain of its fix, or else the part of ``step_ns`` during which
+    requests wait (``waited_ratio`` in the evidence); negative if neither is known.
 
     A fix that only spreads a pause over many steps shortens the wait of requests, but not the mean step.
     """

@@ -83,7 +83,7 @@ def cpu_limit_s(input_bytes: int) -> float:
 def run_sql(
     store: TraceStore, rule: Rule, sql: str, values: dict[str, Any], most: int
 ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-    """Run ``sql`` in this process if it is shipped, otherwise in a sandbox. Returns the columns, the first ``most``
+    """Run ``sql`` in this process if it is shipped, otherwise in a sandbox. Return the columns, the first ``most``
     rows, and whether there are more."""
     if is_shipped(rule):
         columns, rows = store.timed(sql, values, cpu_limit_s(store.input_bytes))

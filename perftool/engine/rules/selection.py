@@ -24,7 +24,7 @@ class Selector:
 
     def specificity(self, rule: Rule) -> int | None:
         """How specifically this selects ``rule``: 0 for ALL, the length of a prefix, the maximum for a code or name;
-        None if it does not."""
+        None if this does not select it."""
         if self.text == ALL:
             return 0
         if self.text in (rule.code, rule.name):
@@ -72,7 +72,7 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
 
     Raises RuleError if a selector matches no rule, or if no rule is left. Rules about lost input and crashed rules
     always run unless their exact code or name is ignored, because a check must not pass just because its input was
-    unreadable or cut off.
+    unreadable or truncated.
     """
     select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
     selection = replace(selection, select=select.selectors, ignore=ignore.selectors)

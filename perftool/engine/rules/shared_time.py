@@ -1,5 +1,5 @@
-"""Finds pairs of findings whose gains count the same time, so that a reader does not add them up. Adds up the gains of
-findings with the same fix."""
+"""Finds pairs of findings whose gains count the same time, so that a reader does not add them up. Also adds up the
+gains of findings with the same fix."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class HostTime:
 
 
 def host_time(row: Mapping[str, Any]) -> HostTime:
-    """The host time of a rule's ``row``: from its column ``within`` or, without one, from its place and its ``related``
-    places.
+    """The host time of a rule's ``row``: from its column ``within`` or, if it has none, from its place and its
+    ``related`` places.
 
     The column ``host_time`` is not used: for work of the backward pass, it contains the forward ops, whose lines the
     report shows.

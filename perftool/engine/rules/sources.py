@@ -74,8 +74,8 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
 
 
 def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str, float]:
-    """The function with the most time in ``ran`` (file, function, time): its name and file name as text, and its time.
-    Empty and 0 if no function has a file.
+    """The function with the most time, from entries (file, function, time): its name and file name as text, and its
+    time. The text is empty, and the time 0, if no function has a file.
     """
     times: dict[tuple[str, str], float] = {}
     for file, function, time in ran:
@@ -120,7 +120,7 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
 
 
 def _calling(ran: FeedingLines, calls: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
-    """The lines of ``ran`` that make the longest ``calls`` (ts and dur). Empty if most calls come from other code."""
+    """The lines of code that make the longest ``calls`` (ts and dur); none if most calls come from other code."""
     import numpy as np
 
     moments = np.array([call["ts"] for call in calls], dtype=np.int64)
@@ -132,7 +132,7 @@ def _calling(ran: FeedingLines, calls: Sequence[Mapping[str, int]]) -> tuple[Sou
 def _launching(
     store: TraceStore, rank: int, ran: FeedingLines, places: Sequence[Mapping[str, int]]
 ) -> tuple[Source, ...]:
-    """The lines of ``ran`` that caused the most device time of the work in ``places``."""
+    """The lines of code that caused the most device time of the work in ``places``."""
     import numpy as np
 
     took = {place["ts"]: place["dur"] for place in places}
@@ -143,7 +143,7 @@ def _launching(
 
 
 def _spent_from(ran: FeedingLines, moments: Int64s, lengths: Int64s) -> Int64s:
-    """The sum of ``lengths`` by line of ``ran``: each length counts for the line that runs at the same entry of
+    """The sum of ``lengths`` by line of code: each length counts for the line that runs at the same entry of
     ``moments``."""
     import numpy as np
 
@@ -156,7 +156,7 @@ def _spent_from(ran: FeedingLines, moments: Int64s, lengths: Int64s) -> Int64s:
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
-    """The lines of ``ran`` with the most time in the intervals from ``begins`` to ``ends``. ``idle`` says whether the
+    """The lines of code with the most time in the intervals from ``begins`` to ``ends``. ``idle`` says whether the
     device is idle in these intervals."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
@@ -169,7 +169,7 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
     around = _around(ran, begins, ends, whole)
     if around is None:
         return lines
-    # Without lines of calls, the own time of a function is placed at the function's line, too.
+    # If the lines of calls are unknown, the own time of a function is also placed at the function's line.
     others = [one for one in lines if any(one[key] != around[key] for key in ("file", "line", "function"))]
     return around, *others[: MOST_SOURCES - 1]
 
@@ -177,8 +177,8 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
 def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:
     """The function to name for the intervals from ``begins`` to ``ends``, whose total length is ``whole`` ns: the
     innermost function that contains the functions with most of the time in these intervals. A function that contains
-    nearly all of the recorded time, such as the main function, is not named. Then the innermost function whose calls
-    contain most of the intervals is tried. None if that one cannot be named, either.
+    nearly all of the recorded time, such as the main function, is not named. In that case, the innermost function whose
+    calls contain most of the intervals is tried; the result is None if that function cannot be named either.
     """
     import numpy as np
 
@@ -207,9 +207,9 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
 
 
 def _common_caller(ran: FeedingLines, spent: Int64s, whole: int) -> int:
-    """The index, in the tree, of the innermost function that contains the heaviest functions: those with the most time
-    of their own, until they add up to most of ``whole``. -1 if there is no such function. ``spent`` is the own time of
-    each function in ns.
+    """The index, in the tree, of the innermost function that contains the heaviest functions: those with the most own
+    time, until they add up to most of ``whole``. The index is -1 if there is no such function. ``spent`` is the own
+    time of each function in ns.
     """
     import numpy as np
 
@@ -229,7 +229,7 @@ def _common_caller(ran: FeedingLines, spent: Int64s, whole: int) -> int:
 
 
 def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
-    """The lines of ``ran`` with the most time. ``spent`` contains the time of each line, ``whole`` the total, in ns."""
+    """The lines of code with the most time. ``spent`` contains the time of each line, ``whole`` the total, in ns."""
     timed = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
     heaviest = sorted(timed, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
     return tuple(
@@ -292,7 +292,7 @@ def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
-    """How long each line of ``ran`` runs in the intervals from ``begins`` to ``ends``, in ns.
+    """How long each line of code runs in the intervals from ``begins`` to ``ends``, in ns.
 
     With ``loops``, the time is attributed to the line of the enclosing loop.
     """
@@ -322,7 +322,7 @@ def _elapsed(begins: Int64s, ends: Int64s) -> Callable[[Int64s], Int64s]:
 
 
 def _before_lines(ran: FeedingLines, begins: Int64s, ends: Int64s) -> Int64s:
-    """The time of the intervals from ``begins`` to ``ends``, in ns, by the line of ``ran`` that runs next."""
+    """The time of the intervals from ``begins`` to ``ends``, in ns, by the line of code that runs next."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

@@ -99,7 +99,7 @@ class Track:
 
 @dataclass
 class FunctionTime:
-    """A function of the user at one place in the call tree of the user's code.
+    """One of the user's functions, at one place in the call tree of the user's code.
 
     ``ns``: its time inside the rank's window, including its callees and ``backward_ns``.
     ``calls``: the number of its calls.
@@ -170,8 +170,8 @@ def _own_code(store: TraceStore, rank: int, windows: Sequence[_Window]) -> _Code
     """The calls and lines that count as the user's code on the tracks of ``rank``.
 
     The user's own code may be too coarse to show where the time goes: there is none, or one line takes nearly all of
-    it. In that case the package that it calls counts as well; if that is still too coarse, so do all installed
-    packages.
+    the time. In that case, the package that it calls counts as well. If that is still too coarse, all installed
+    packages count.
     """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
@@ -276,7 +276,7 @@ def _is_of_script(line: Line) -> bool:
 
 
 def _with_lines(functions: Collection[Line]) -> dict[Line, Line]:
-    """Map each of ``functions`` to itself. A function that was running when the recording began has no line. It is
+    """Map each of ``functions`` to itself. A function that was running when the recording started has no line. It is
     mapped to the function with the same file and name that has a line, if there is exactly one."""
     known: dict[tuple[str | None, str], list[Line]] = {}
     for one in functions:
@@ -347,7 +347,7 @@ def _moved(
     functions: Sequence[FunctionTime],
 ) -> tuple[Counter[int], Counter[int]]:
     """How much time of ``backward``, in ns, to add to the functions that ran the forward pass, and to subtract from
-    those that run the backward pass. Both are keyed by the ``id`` of the function. Also adds the time to ``own``.
+    those that run the backward pass. Both are keyed by the ``id`` of the function. The time is also added to ``own``.
 
     ``pieces`` refer to their innermost call by its index in ``functions``.
     """
@@ -381,7 +381,7 @@ def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int)
 
 
 def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
-    """The stretches in which one of the sorted ``calls`` is innermost. Adds their functions to ``tree``."""
+    """The stretches in which one of the sorted ``calls`` is innermost. Their functions are added to ``tree``."""
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):

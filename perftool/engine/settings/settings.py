@@ -70,7 +70,7 @@ def load_settings(
     """Load the settings for the inputs ``paths``.
 
     ``config`` contains the values of --config: at most one file, and any number of ``key = value`` pairs. ``options``
-    are keys set on the command line. ``trust`` allows a discovered file to set everything that a named one may set.
+    are keys set on the command line. ``trust`` allows a discovered file to set everything that a named file may set.
     With ``gate``, configuration files next to the inputs are ignored. Raises SettingsError, which states the file, the
     key and the expected type.
     """
@@ -132,8 +132,8 @@ def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
 
 
 def _is_file(text: str) -> bool:
-    """Whether to take a value of --config as a file name. A valid KEY=VALUE pair is never taken as one, because someone
-    else may have created a file with that name."""
+    """Whether to take a value of --config as a file name. A valid KEY=VALUE pair is never taken as a file name,
+    because someone else may have created a file with that name."""
     if "=" not in text:
         return True
     try:

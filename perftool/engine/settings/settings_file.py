@@ -129,7 +129,7 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _stays_in(folder: Path, text: str) -> bool:
-    """Whether the path or pattern ``text`` matches only files in ``folder``. Does not access other folders."""
+    """Whether the path or pattern ``text`` matches only files in ``folder``. Other folders are not accessed."""
     try:
         selected = matches(str(folder / text), folder)
     except OutsideFolderError:

@@ -93,8 +93,8 @@ def _group_name(group: Sequence[Step]) -> str:
 
 
 def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
-    """Chart the mean step of each rank. With many ranks, a column shows only the one of several neighbouring ranks that
-    has the most time outside collectives."""
+    """Chart the mean step of each rank. If there are many ranks, a column stands for several neighbouring ranks, and
+    shows the rank that spends the most time outside collectives."""
     per_column = -(-len(ranks) // _MOST_COLUMNS)
     shown = [max(ranks[at : at + per_column], key=_own_ns) for at in range(0, len(ranks), per_column)]
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]

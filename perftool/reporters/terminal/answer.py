@@ -34,7 +34,7 @@ _MOST_NAMED = 4
 _SHORTEST_NAME = 12
 # The maximum number of characters of context: five lines of 80 columns.
 _MOST_CONTEXT = 400
-# From this width on, a finding and its fix are on one line.
+# On a console of at least this width, a finding and its fix are on one line.
 _WIDE = 150
 _NO_STACKS = "For lines of code: record --stacks, or with_stack=True (slows the run down)."
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
@@ -136,7 +136,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _notes(report: Report, console: Console) -> list[Text]:
-    """List important notes on the inputs: that no device recorded them, and what was dropped or repaired."""
+    """List important notes on the inputs: that they were not recorded on a device, and what was dropped or repaired."""
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     printed = set(strange)
     issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues

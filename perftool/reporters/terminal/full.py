@@ -67,7 +67,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     )
     _print_bounds(report, console)
     idle = [replace(cause, name=kind_label(cause.name)) for cause in report.idle_causes]
-    idle_title = "Time in which no op computes, by cause" if device == "CPU" else "Idle time of the device by cause"
+    idle_title = "Time when no op computes, by cause" if device == "CPU" else "Idle time of the device by cause"
     _print_table(idle_title, shares_table(idle), console)
     if report.idle_causes:
         console.print(Text(f"  Each cause explained: {IDLE_TIME}", style="dim"))
@@ -216,7 +216,7 @@ def _print_findings(report: Report, console: Console) -> None:
     if advice := report.advice:
         code = advice[0].code
         console.print(
-            Text(f"Begin with {code}: habana_perf_tool rule {code} explains it, with an example.", style="dim")
+            Text(f"Start with {code}: habana_perf_tool rule {code} explains it, with an example.", style="dim")
         )
     if report.not_applicable:
         console.print(Text(f"Not applicable to this input: {_skipped(report.not_applicable)}", style="dim"))

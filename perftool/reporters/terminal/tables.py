@@ -97,7 +97,7 @@ def modules_table(modules: Sequence[ModuleTime]) -> Table:
 
 def memory_table(uses: Sequence[MemoryUse]) -> Table:
     """Show the kinds of memory blocks in use at the peak."""
-    table = table_of("use", "bytes", "share", "blocks", "made by")
+    table = table_of("use", "bytes", "share", "blocks", "allocated by")
     table.columns[-1].justify = "left"
     for use in uses:
         count = "" if use.count is None else format_count(use.count)
@@ -134,7 +134,7 @@ def shares_table(rows: Sequence[Share]) -> Table:
 
 
 def engines_table(engines: Sequence[Engine]) -> Table:
-    """Show the engines: the time in which any lane is busy, and the mean share of it in which a lane is busy."""
+    """Show the engines: how long any lane is busy, and for what share of that time a lane is busy on average."""
     table = table_of("engine", "busy (union)", "% of window", "lanes", "mean lane use", "events")
     ranks = len({engine.rank for engine in engines}) > 1
     for row in engines:
