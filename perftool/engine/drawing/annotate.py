@@ -128,7 +128,7 @@ def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
 
 
 def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
-    """Whether the stretch from ``ts`` to ``end`` fits into the innermost open mark. Marks that have ended are removed."""
+    """Whether the stretch from ``ts`` to ``end`` fits into the innermost open mark. Ended marks are removed."""
     while open_ends and open_ends[-1] <= ts:
         open_ends.pop()
     return not open_ends or end <= open_ends[-1]

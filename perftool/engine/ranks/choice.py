@@ -21,8 +21,8 @@ _WORTH_PROCESSES = 32 << 20
 def choose_schedule(paths: Sequence[str], jobs: int | None = None, scheduler: str | None = None) -> Schedule:
     """Choose the schedule for the traces at ``paths``.
 
-    ``scheduler`` is None or ``local`` for this machine, or an address for ``connect``. If ``jobs`` is None, the number of
-    processes depends on cores, files and memory. Raises SettingsError for invalid values, and the errors of
+    ``scheduler`` is None or ``local`` for this machine, or an address for ``connect``. If ``jobs`` is None, the number
+    of processes depends on cores, files and memory. Raises SettingsError for invalid values, and the errors of
     ``connect``.
     """
     if scheduler not in (None, "local"):

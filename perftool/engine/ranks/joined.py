@@ -27,8 +27,8 @@ from perftool.store.trace_store import TraceStore
 def per_rank(rule: Rule) -> bool:
     """Whether ``rule`` must run on one rank at a time.
 
-    The documentation promises this for user rules. Shipped rules return the same findings whether the ranks are in one store or in
-    several, which a test checks.
+    The documentation promises this for user rules. Shipped rules return the same findings whether the ranks are in one
+    store or in several, which a test checks.
     """
     return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
 
