@@ -174,7 +174,7 @@ def _full_disk_reason(error: BaseException | None) -> str | None:
 
 
 def _exit_if_signalled(ending: Ending) -> None:
-    """If a signal arrived, exit with its code. A library may have replaced the signal's exception with another one."""
+    """If a signal arrived, exit with its code. A library may have replaced the signal's exception with another."""
     if ending.signalled:
         _fail(ending.word, ending.code)
 

@@ -72,7 +72,7 @@ class OutOfMemoryError(PerfToolError):
     """The tables need more memory than this machine has left."""
 
     def __init__(self, limit_mb: int | None) -> None:
-        had = "" if limit_mb is None else f" than the {limit_mb:,} MB they had"
+        had = "" if limit_mb is None else f" than the {limit_mb:,} MB available to them"
         super().__init__(
             f"the tables need more memory{had}, and this machine has none left; analyse a shorter recording"
         )

@@ -162,7 +162,7 @@ def _new_file(path: str) -> str | None:
 
 
 def _umask() -> int:
-    # Read the mask from /proc if possible. os.umask can only return the mask by setting another one. Files that other
+    # Read the mask from /proc if possible. os.umask can only return the mask by setting another mask. Files that other
     # threads of a recorded program create at that moment would get the wrong permissions.
     with suppress(OSError, ValueError, LookupError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()

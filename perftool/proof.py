@@ -33,7 +33,7 @@ _SIMULATION_TIMEOUT_S = 300.0
 _HARM = 0.9
 # Why a simulated result proves less than a measured one.
 CIRCULAR = "circular: our own rule judges a device that our own model simulates"
-# How far, as a share of the step, a prediction may lie outside the measured interval (docs/gains.md).
+# How far a prediction may lie outside the measured interval, as a share of the step (docs/gains.md).
 _PREDICTION_ERROR = 0.1
 _NO_WIN = "no win measured on this device"
 _ONE_PAIR = "the ratio comes from one pair of runs, so its uncertainty is unknown"

@@ -75,7 +75,7 @@ Peaks = Annotated[
     bool,
     typer.Option(
         "--peaks", metavar=options.NO_VALUE,
-        help="Measure the device's matmul and copy rates, and print them as a file for --device of other commands.",
+        help="Measure the device's matmul and copy rates, and print them as a file that --device accepts.",
     ),
 ]  # fmt: skip
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]

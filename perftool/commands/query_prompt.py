@@ -20,7 +20,7 @@ _HELP = """\
 Type SELECT statements, each ended by a semicolon. Tab completes names; the arrow keys recall earlier statements.
 .tables          list the tables, with a sentence on each
 .schema TABLE    list the columns of a table
-.quit            leave, like exit and Ctrl-D"""
+.quit            leave (or exit, or Ctrl-D)"""
 _LEAVE = (".quit", ".exit", "quit", "exit")
 _DOTTED = (".help", ".tables", ".schema", ".quit")
 # The word before the cursor, reversed. It may start with a dot only at the beginning of a line.

@@ -303,7 +303,7 @@ def run_program(
 
 
 def _is_plain_script(name: str) -> bool:
-    """Whether to run ``name`` with the Python that runs this command: a .py file that a shell could not run."""
+    """Whether to run ``name`` with the Python that runs this command: if it is a .py file that a shell cannot run."""
     if not name.endswith(".py"):
         return False
     return not os.access(name, os.X_OK) if os.path.dirname(name) else shutil.which(name) is None

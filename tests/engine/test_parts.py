@@ -148,7 +148,7 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
         ({"base_ns": 10**18 * 5}, "its times are relative to an impossible start, 5000"),
         ({"answers": []}, "it has no result for CFG10"),
         ({"row": {"rank": 0}}, "the query must return a subject in every row"),
-        ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which it does not contain"),
+        ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which the part does not contain"),
         ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must contain whole numbers, not 'soon'"),
         ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is not a number from a query"),
         ({"row": {"subject": "x", "predicted_ns": "much"}}, "predicts 'much'"),

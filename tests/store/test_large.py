@@ -63,7 +63,7 @@ def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     def ask() -> None:
         raise duckdb.OutOfMemoryException("more, please")
 
-    with pytest.raises(OutOfMemoryError, match="need more memory than the 100 MB they had"):
+    with pytest.raises(OutOfMemoryError, match="need more memory than the 100 MB available to them"):
         database.with_room(ask)
     database.close()
 

@@ -16,7 +16,7 @@ _DEVICE_LANES = 5
 _HOST_ROWS = 4
 _NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_name_roles")
 
-# In characters. Each bar has a copy of its name, and a recording may have thousands of bars with one long name.
+# The limit on a label, in characters. Each bar has a copy of its name, and thousands of bars may share a long name.
 LONGEST_LABEL = 500
 # Slices shorter than a pixel become one bar if they are of the same kind and in the same pixel of a lane.
 _JOINED = f"""

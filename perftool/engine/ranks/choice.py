@@ -1,4 +1,4 @@
-"""Chooses the schedule: from the command line, or the best one for this machine."""
+"""Chooses the schedule: the one named on the command line, or the best for this machine."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _require_row(code: str, row: Mapping[str, Any], ranks: Set[int]) -> None:
     except QueryError as error:
         raise ValueError(f"{code}: {error}") from None
     if found.get("rank") is not None and found["rank"] not in ranks:
-        raise ValueError(f"{code} refers to rank {found['rank']}, which it does not contain")
+        raise ValueError(f"{code} refers to rank {found['rank']}, which the part does not contain")
     predicted = row.get("predicted_ns")
     if predicted is not None and (not isinstance(predicted, int | float) or not math.isfinite(predicted)):
         raise ValueError(f"{code} predicts {predicted!r}")

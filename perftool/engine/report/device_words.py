@@ -251,7 +251,7 @@ def _without_wrappers(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
     """The work by class, largest first: the class ``first``, and others. No class in the result is ever inside another
-    one, so that no work is counted twice.
+    class, so that no work is counted twice.
     """
     paths = [one.path.split(INSIDE) for one in modules if one.path]
     ordered = [_class_part(modules, name) for name in {one.module for one in modules if one.module} - {first}]
@@ -269,7 +269,7 @@ def _own_ns(modules: Sequence[ModuleTime], name: str) -> int:
 
 def _class_part(modules: Sequence[ModuleTime], name: str) -> Part:
     """The work of all modules of the class ``name``, including their submodules."""
-    # Count only the outermost modules, because a module may be inside another one of its class.
+    # Count only the outermost modules, because a module may be inside another module of its class.
     outermost = [one for one in modules if one.module == name and one.path and one.path.split(INSIDE).count(name) == 1]
     return Part(name, sum(one.share for one in outermost), any(one.backward_ns > 0 for one in outermost))
 

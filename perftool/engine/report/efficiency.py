@@ -49,7 +49,7 @@ SELECT coalesce(sum(work_ns), 0)::BIGINT AS work_ns, coalesce(sum(bounded_ns), 0
        coalesce(sum(sized_ns), 0)::BIGINT AS sized_ns, coalesce(sum(graph_ns), 0)::BIGINT AS graph_ns
 FROM _efficiency_totals
 """
-NO_SHAPES = "Shapes are not recorded: record_shapes=True adds FLOP/s, bytes/s and the distance from the peak."
+NO_SHAPES = "Shapes were not recorded; record_shapes=True adds FLOP/s, bytes/s and the distance from the peak."
 UNKNOWN_DEVICE = (
     "devices.toml does not list the device named in the trace, so rates are not compared with its peak. "
     "--device NAME selects one."

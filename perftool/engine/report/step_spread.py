@@ -14,7 +14,7 @@ _SPREAD, _LEAST_NS = 1.35, 1_000_000
 _FEWEST_STEPS = 3
 # A part that explains less of the difference between the slowest step and the fastest is not mentioned.
 _PART = 0.15
-# Calls of equal shapes vary if they take this many times as long in the slower of two steps.
+# Calls with equal shapes vary if they take this many times as long in the slower of two steps.
 _LONGER = 1.1
 # If the ops with known shapes take a smaller share of the computing time, the reason is not examined.
 _KNOWN_SHAPES = 0.5
@@ -95,7 +95,7 @@ class StepSpread:
 
     ``works``: a clause about larger inputs or more ops in the slowest step.
     ``waits``: clauses about its longer time without computation.
-    ``varies``: a clause about calls of equal shapes that take longer in slow steps.
+    ``varies``: a clause about calls with equal shapes that take longer in slow steps.
     ``shapes``: whether the shapes of inputs are known.
     """
 
@@ -157,7 +157,7 @@ def _waits(least_ns: float, fastest: Mapping[str, Any], slowest: Mapping[str, An
     clauses = []
     loading_ns = slowest["loading_ns"] - fastest["loading_ns"]
     if loading_ns > least_ns:
-        clauses.append(f"the slowest waits for data for {format_ns(loading_ns)} more")
+        clauses.append(f"the slowest waits {format_ns(loading_ns)} longer for data")
     slow, fast = (step["dur"] - step["busy_ns"] - step["loading_ns"] for step in (slowest, fastest))
     if slow - fast > least_ns:
         idle = f"{format_ns(slow)} of the slowest, and for {format_ns(fast)} of the fastest"
@@ -170,4 +170,4 @@ def _varies(found: Mapping[str, Any], more_ns: int) -> str:
         return ""
     op = found["op"]
     times = f"{op['name']}, for example, {format_ns(op['slow_ns'])} instead of {format_ns(op['fast_ns'])}"
-    return f"calls of equal shapes take longer in slower steps ({times})"
+    return f"calls with equal shapes take longer in slower steps ({times})"

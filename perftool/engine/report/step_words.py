@@ -65,7 +65,7 @@ def _backward_passes(run: VerdictInput) -> str:
 
 
 def _calls(run: VerdictInput) -> str:
-    """A sentence about how often a step calls the model, or a module calls one of its submodules; empty if rarely."""
+    """A sentence about how often a step calls the model, or a module calls a submodule; empty if that is rare."""
     if run.device != "cpu":
         return ""
     steps = run.summary["steps"].value or 1

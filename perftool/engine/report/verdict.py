@@ -54,7 +54,7 @@ _ADVICE = {
 }
 # Causes for which the program's annotation is mentioned, because they do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
-# The cause of stretches in which the thread either ran Python or waited for a core. The recording does not show which.
+# The cause of time when the thread either ran Python or waited for a core. The recording does not show which.
 _NO_CORE = "no_core"
 # The causes that occur only in one phase, and that phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}

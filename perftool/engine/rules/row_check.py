@@ -62,7 +62,7 @@ def _related(places: Any) -> list[dict[str, Any]]:
         raise QueryError(f"the column related contains {len(places):,} places; at most {MOST_RELATED} are allowed")
     for name in ("name", "track"):
         if not all(isinstance(place.get(name), (str, type(None))) for place in places):
-            raise QueryError(f"the places in the column related must have strings as {name}")
+            raise QueryError(f"in the column related, {name} must be a string")
     return [{**place, **{name: whole(name, place.get(name)) for name in ("step", "ts", "dur")}} for place in places]
 
 

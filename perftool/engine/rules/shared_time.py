@@ -11,7 +11,7 @@ from typing import Any
 from perftool.model.report import Finding, Gain, Overlap, sum_of
 
 Span = tuple[int, int]
-# The column for a rule that does not know its exact intervals: intervals that contain its time, as a list of {ts, dur}.
+# A rule that does not know its exact intervals returns this column: a list of {ts, dur} that contain its time.
 WITHIN = "within"
 # Below this share of the shorter list of intervals, only the edges of two findings overlap.
 _MOSTLY = 0.5

@@ -158,8 +158,8 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
 
 @dataclass(frozen=True)
 class _Code:
-    """For each track, the calls to or from the user's code, and the stretches in which each is the innermost. Also the
-    call tree, in which callers precede their callees."""
+    """For each track, the calls to or from the user's code, and the stretches during which each is the innermost; and
+    the call tree, in which callers precede their callees."""
 
     calls: dict[int, list[Call]]
     nested: dict[int, list[_Stretch]]
@@ -381,7 +381,7 @@ def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int)
 
 
 def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
-    """The stretches in which one of the sorted ``calls`` is innermost. Their functions are added to ``tree``."""
+    """The stretches during which one of the sorted ``calls`` is innermost. Their functions are added to ``tree``."""
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):

@@ -248,7 +248,7 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     together = report.verdict.together
     lines = _wrapped(Text(one_line(together)), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
-    # Without host ops, there can be no lines of code; with modules, the recording already has stacks.
+    # If there are no host ops, there can be no lines of code. If there are modules, the recording already has stacks.
     recorded = bool(report.top_ops) and not report.modules and not origins(report)
     if shown and not any(row.cells[2] for row in shown) and recorded:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)

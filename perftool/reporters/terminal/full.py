@@ -40,7 +40,7 @@ from perftool.reporters.terminal.tables import (
 from perftool.reporters.verdict import amount_text, overlap_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# On a CPU, what bounds the step is printed if the host waits for at least this share of it.
+# For a CPU, the report says what bounds the step only if the host waits for at least this share of it.
 _NOTICEABLE_WAIT = 0.05
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _RELATED = 3
