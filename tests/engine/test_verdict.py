@@ -474,7 +474,7 @@ def test_varying_calls_on_large_tensors_may_have_new_memory(tmp_path: Path) -> N
 
     assert analyze([str(path)]).verdict.caveats == (
         "Identical calls vary in length (aten::add takes up to 200 us instead of 50.0 us; slow calls take 150 us more "
-        "in all). The recording does not show the reason: other work on the machine, or new memory, which the OS "
+        "in total). The recording does not show the reason: other work on the machine, or new memory, which the OS "
         "zeroes before its first use."
     )
 

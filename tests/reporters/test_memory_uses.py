@@ -36,7 +36,7 @@ def test_the_full_text_shows_what_is_alive_at_the_peak() -> None:
     lines = full(report)
     title = "What fills the memory at its peak (device 0): 40.0 MiB allocated, 64.0 MiB reserved"
     assert [line.split() for line in lines[lines.index(title) + 1 :][:3]] == [
-        ["use", "bytes", "share", "blocks", "made", "by"], ["kept", "30.0", "MiB", "75.0", "%", "1", "mm"],
+        ["use", "bytes", "share", "blocks", "allocated", "by"], ["kept", "30.0", "MiB", "75.0", "%", "1", "mm"],
         ["before", "the", "recording", "10.0", "MiB", "25.0", "%"],
     ]  # fmt: skip
 
