@@ -33,7 +33,7 @@ def require_apart(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
         if place in read:
             raise PerfToolError(f"{target}: an input of this run, and inputs are never overwritten; name another file")
         if place in written:
-            raise PerfToolError(f"{target}: two outputs cannot be written to one file")
+            raise PerfToolError(f"{target}: two outputs cannot be written to the same file")
         if place is not None:
             written.add(place)
 

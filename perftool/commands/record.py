@@ -251,7 +251,7 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     if stage == "ready":
         if code:
             whole = (
-                "; if one call of the optimizer runs the whole training, --steps-from forward counts calls of the model"
+                "; if one call to the optimizer runs the whole training, --steps-from forward counts calls to the model"
             )
             return f"nothing was recorded: {ending} before the end of its first step{whole if code > 128 else ''}"
         return (

@@ -247,7 +247,7 @@ def _combined_lines(result: Comparison) -> list[str]:
     several = len(known) > 1
     ops = f"{len(known)} op{'s' if several else ''} with the same shapes take{'' if several else 's'}"
     return [
-        f"With the calls of the base run, {ops} {format_ns(before)} -> {format_ns(after)} {each}. The devices' "
+        f"Weighted by the calls of the base run, {ops} {format_ns(before)} -> {format_ns(after)} {each}. The devices' "
         f"peaks alone predict {format_ns(peaks)}; kernels on {_device(side)} stay further below its peak, which "
         "explains the rest."
     ]

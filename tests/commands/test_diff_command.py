@@ -431,7 +431,7 @@ def test_the_gate_does_not_compare_steps_that_were_found_in_different_ways(run: 
 
     assert run(*DIFF, run_of("base.json", 9000), "new.json", "--fail-if", "slower:5%") == 2
     assert (
-        "in the base run the profiler marks steps, in the new run each step ends with a call of the optimizer"
+        "in the base run the profiler marks steps, in the new run each step ends with a call to the optimizer"
         in run.err
     )
 

@@ -93,7 +93,7 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         ([SLOW, "--budget", "step_time_ms"], "expected a metric and its limit"),
         ([SLOW, "--also", "sarif"], "expected FORMAT:FILE"),
         ([SLOW, "--also", "xml:out.xml"], "expected FORMAT:FILE"),
-        ([SLOW, "-o", "a", "--also", "json:a"], "two outputs cannot be written to one file"),
+        ([SLOW, "-o", "a", "--also", "json:a"], "two outputs cannot be written to the same file"),
         ([SLOW, "-o", "no/such/folder.txt"], "cannot write"),
         ([SLOW, "--rules", "missing"], "missing: not a folder"),
         ([SLOW, "--config", "missing.toml"], "missing.toml: cannot read"),

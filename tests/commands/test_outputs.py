@@ -247,7 +247,7 @@ def test_no_output_replaces_a_configuration_a_rule_or_a_baseline(command: list[s
 )
 def test_each_output_needs_a_file_of_its_own(command: list[str], run: Run) -> None:
     assert run(*command) == 2
-    assert run.err.endswith(": two outputs cannot be written to one file\n")
+    assert run.err.endswith(": two outputs cannot be written to the same file\n")
     assert not Path("o.json").exists()
 
 

@@ -286,7 +286,7 @@ def test_two_devices_compare_against_the_best_of_each() -> None:
     (change,) = result.rates
     assert (change.factor, change.by_peaks, change.by_kernels) == (0.8, 0.5, 1.6)
     text = render_diff_text(result).decode()
-    assert "With the calls of the base run, 1 op with the same shapes takes 100 ns -> 80 ns a step." in text
+    assert "Weighted by the calls of the base run, 1 op with the same shapes takes 100 ns -> 80 ns a step." in text
     assert "The devices' peaks alone predict 50 ns; kernels on New stay further below its peak, " in text
     assert "x0.80 (peaks x0.50, kernels x1.60)" in text
     assert "peaks" not in render_diff_text(compare(base, base)).decode()

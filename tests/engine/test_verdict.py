@@ -408,14 +408,14 @@ def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path
     assert gain is not None
     assert gain.share_of_step == pytest.approx(0.4, abs=0.02)
     sentence = (
-        "Step 2 takes 40.0 ms instead of 10.0 ms: only it calls draw (plot.py:7), which takes 29.0 ms. "
+        "Step 2 takes 40.0 ms instead of 10.0 ms: it alone calls draw (plot.py:7), which takes 29.0 ms. "
         "5 steps do not show how often that recurs, so gains leave it out."
     )
     assert sentence in report.verdict.caveats
     assert not any(found.gain for found in report.findings if found.code == "STP101")
 
     twice = analyzed(*plots, python("plot.py(7): draw", 70_500, 10, 3))
-    assert not any("only it calls draw" in caveat for caveat in twice.verdict.caveats)
+    assert not any("it alone calls draw" in caveat for caveat in twice.verdict.caveats)
 
 
 def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_take_it(tmp_path: Path) -> None:
@@ -720,7 +720,7 @@ def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) 
     even = tmp_path / "even.json"
     even.write_bytes(document([event for event in events if event["dur"] != 90]))
 
-    assert "More than half of the time of aten::mm is in 2 of 12 calls a step." in context_of(path)
+    assert "aten::mm spends more than half of its time in 2 of 12 calls a step." in context_of(path)
     assert "More than half" not in context_of(even)
 
 
@@ -742,7 +742,7 @@ def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_it
     random.write_bytes(recorded(0, 1))
 
     said = context_of(path)
-    assert "More than half of the time of Net is in the first of 10 calls a step." in said
+    assert "Net spends more than half of its time in the first of 10 calls a step." in said
     assert said.count("More than half") == 1
     assert "calls Net" not in said
     assert "More than half" not in context_of(random)

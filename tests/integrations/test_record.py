@@ -668,7 +668,7 @@ def test_steps_may_move_to_another_thread(
         (
             [Note("ready")],
             143,
-            "before the end of its first step; if one call of the optimizer runs the whole training",
+            "before the end of its first step; if one call to the optimizer runs the whole training",
         ),
         ([Note("ready")], 0, "no step was found"),
         ([Note("ready"), Note("recording")], 137, "the program was killed by SIGKILL while it was recording"),

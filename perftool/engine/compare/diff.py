@@ -32,7 +32,7 @@ _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 _SEPARATED: Mapping[str, str] = {
     "iteration": "each iteration of a server is a step",
     "profiler": "the profiler marks steps",
-    "optimizer": "each step ends with a call of the optimizer",
+    "optimizer": "each step ends with a call to the optimizer",
     "annotation": "each step begins with a recurring annotation",
     "copies": "each step begins where inputs are copied to the device",
 }

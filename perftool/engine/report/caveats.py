@@ -25,7 +25,7 @@ _HIDING = 0.25
 _PROFILED = "TRC105"
 # The rule for calls whose time varies. If its finding has no advice, other work disturbed the recording.
 _VARYING = "ENG107"
-# If slow calls take this share of the time more than typical ones, they are mentioned even if new memory is the reason.
+# If slow calls cost at least this share of the time, they are mentioned even if new memory is the reason.
 _VARYING_MUCH = 0.1
 # The rule for calls that get new memory from the system.
 _NEW_MEMORY = "MEM110"

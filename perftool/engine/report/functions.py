@@ -96,8 +96,8 @@ def one_off_sentence(store: TraceStore) -> str:
         return ""
     row = rows[0]
     return (
-        f"Step {row['step']} takes {format_ns(row['step_ns'])} instead of {format_ns(row['median_ns'])}: only it calls "
-        f"{cut_name(row['function'])} ({_place(row['file'], row['line'])}), which takes {format_ns(row['ns'])}. "
+        f"Step {row['step']} takes {format_ns(row['step_ns'])} instead of {format_ns(row['median_ns'])}: it alone "
+        f"calls {cut_name(row['function'])} ({_place(row['file'], row['line'])}), which takes {format_ns(row['ns'])}. "
         f"{row['steps']} steps do not show how often that recurs, so gains leave it out."
     )
 

@@ -112,4 +112,4 @@ def _few(store: TraceStore, name: str, calls_sql: str, params: dict[str, object]
     long = "the first" if [row["place"] for row in rows] == [1] else f"{len(rows):,}"
     counts = f"{long} of {rows[0]['calls']:,} calls{' a step' if has_steps else ''}"
     spans = sorted((ts, end) for row in rows for ts, end in row["spans"])
-    return _Few(name, spans, f"More than half of the time of {cut_name(name)} is in {counts}.")
+    return _Few(name, spans, f"{cut_name(name)} spends more than half of its time in {counts}.")

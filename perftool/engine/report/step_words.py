@@ -14,7 +14,7 @@ from perftool.units import format_ns, format_ratio
 # The rule for steps that compile or start up.
 _WARM_UP = "STP102"
 _FOUND_BY = {
-    "optimizer": "Steps are not marked; each ends with a call of the optimizer.",
+    "optimizer": "Steps are not marked; each ends with a call to the optimizer.",
     "annotation": "Steps are not marked; each begins with a recurring annotation.",
     "copies": "Steps are not marked; each seems to begin where inputs are copied to the device.",
 }

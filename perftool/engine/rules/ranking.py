@@ -132,7 +132,7 @@ def weight_ns(finding: Finding, step_ns: int) -> float:
 def led_by_largest(
     findings: Sequence[Finding], causes: Sequence[Cause], kept: Container[str] = ()
 ) -> tuple[Finding, ...]:
-    """Move the finding that explains the largest of ``causes`` before the first advice with a gain.
+    """Move the finding that explains the largest of ``causes`` ahead of the first advice with a gain.
 
     The order is kept in three cases: the gain of that first advice is clearly larger; that advice explains a cause of
     about the same size; or its rule is in ``kept`` (rules about stragglers, and rules that relieve the host).

@@ -11,7 +11,7 @@ from typing import Any
 from perftool.model.report import Finding, Gain, Overlap, sum_of
 
 Span = tuple[int, int]
-# A rule that does not know its exact intervals returns this column: a list of {ts, dur} that contain its time.
+# A rule that does not know its exact intervals returns this column: longer intervals, as a list of {ts, dur}.
 WITHIN = "within"
 # Below this share of the shorter list of intervals, only the edges of two findings overlap.
 _MOSTLY = 0.5

@@ -191,7 +191,7 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
         np.add.at(spent, track.nodes, until(track.ends) - until(track.begins))
         np.add.at(recorded, track.nodes, track.ends - track.begins)
     common = _common_caller(ran, spent, whole)
-    # Add the time of each function to its caller. Callees follow their callers, so this goes backwards.
+    # Add the time of each function to its caller. Callees follow their callers, so this loop runs backwards.
     for number in range(len(ran.tree) - 1, -1, -1):
         if (caller := ran.tree[number][0]) >= 0:
             spent[caller] += spent[number]
