@@ -41,7 +41,7 @@ STEADY = [100.0, 101, 99, 100, 102, 100, 99, 101]
         ([*STEADY, 70, 71, 69], 0, "70.0 ms since 2026-01-09T02:00, 30.0 % better than"),
         # A regression that is only half fixed is still a regression.
         ([*STEADY, 150, 151, 149, 110, 111, 110], 1, "10.0 % worse than the best earlier level, 100 ms."),
-        ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best level"),
+        ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best earlier"),
         ([100, 150, 150, 150, 150], 0, "too few runs to judge (fewer than 6)"),
         ([0.0] * 8, 0, "steady"),
         # The new level begins at the first run that differs, rather than at the third.

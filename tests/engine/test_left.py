@@ -67,7 +67,7 @@ def test_an_op_without_shapes_advises_to_record_shapes(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 175)
 
     text = "Largest ops, by share of the work: aten::mm 100.0 %. The peak is unknown for 100.0 % of "
-    assert text + "the work. Shapes are not " in found
+    assert text + "the work. Shapes were not " in found
     assert "record_shapes=True" in found
 
 
