@@ -1,5 +1,5 @@
-"""Finds the op, module and line of each memory allocation. Works on one period of the recording at a time, with NumPy,
-so that it copes with millions of slices."""
+"""Finds the op, module and line of each memory allocation. Processes one period of the recording at a time, with NumPy,
+so that it can handle millions of slices."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ALLOCATION = 1 << (_SETUP + 1)
 
 
 def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_memory_places`` from ``_memory_blocks`` and the slices around them. Returns no issues."""
+    """Create the table ``_memory_places`` from ``_memory_blocks`` and the slices around them. Return no issues."""
     connection.execute(f"CREATE TABLE {catalog()['_memory_places'].definition}")
     _find_own_lines(connection)
     rows = _SLICES.format(meanings=_MEANINGS, line=_LINE, call=_CALL, event=_ALLOCATION)
@@ -89,8 +89,8 @@ class _Open(NamedTuple):
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
         """Add ``slices``, whose kinds are bit masks of roles. For each role, the result of a slice is the slice itself
-        if it has the role and counts. It counts if the innermost slice is used for the role, or if no slice around it
-        has the role. Otherwise, the result is that of its parent."""
+        if it has the role, and if the role uses the innermost slice or no slice around it has the role. Otherwise, the
+        result is that of its parent."""
         import numpy as np
 
         known = len(self.id)
@@ -116,7 +116,7 @@ class _Open(NamedTuple):
 
 
 def _positions(ids: Int64s, order: Int64s, wanted: Int64s) -> Int64s:
-    """The positions of the ids ``wanted`` in ``ids``, which ``order`` sorts; -1 for missing ids."""
+    """The positions of the ids ``wanted`` in ``ids``; -1 for missing ids. ``order`` sorts ``ids``."""
     import numpy as np
 
     if not len(ids):
@@ -155,7 +155,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
 
 
 def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table ``_own_lines``: the user's own functions, and calls whose stacks contain the user's own lines.
+    """Create the table ``_own_lines``: the user's own functions, and calls whose stacks contain the user's own lines.
 
     In a snapshot of the allocator, the memory events themselves carry the stacks.
     """
@@ -172,7 +172,7 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
         caller = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
         if caller:
             own_file, own_line, own_function = caller
-            # Cut long paths and function names, because the table repeats them for each allocation.
+            # Truncate long paths and function names, because the table repeats them for each allocation.
             shown = f"…{own_file[-_LONGEST:]}" if own_file and len(own_file) > _LONGEST else own_file
             named = f"{own_function[:_LONGEST]}…" if len(own_function) > _LONGEST else own_function
             own.append((file, line, function, stack, shown, own_line, named))

@@ -34,7 +34,7 @@ def read_capture(path: str) -> Reading:
         store.build(["_runtime", "device_ops", "ops"])
         kernels = tuple(CapturedKernel(**row) for row in store.select(_KERNELS))
     if not kernels:
-        raise InputError(f"{path}: no op of this trace launches a kernel whose name is recorded")
+        raise InputError(f"{path}: no op in this trace launches a kernel whose name is recorded")
     return Reading(
         read.path,
         os.path.getsize(path) if os.path.exists(path) else read.bytes,

@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Precondition:
-    """A row that ``table`` must contain: any row, or one whose ``column`` is neither NULL nor false, or one whose
+    """A row that ``table`` must contain: any row, a row whose ``column`` is neither NULL nor false, or a row whose
     ``column`` equals ``value``."""
 
     table: str
@@ -41,11 +41,11 @@ class Precondition:
 
 @dataclass(frozen=True)
 class Table:
-    """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
+    """One analysis table: its documentation, and the SELECT or the ``maker`` that creates it.
 
-    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once this table is made.
+    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once this table exists.
     At least one precondition of each group in ``empty_without`` must be met. Otherwise, the table is created empty,
-    without making the other tables that it needs.
+    without creating the other tables that it needs.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Table:
 
     @property
     def as_text(self) -> str:
-        """SQL for all rows; columns that the store keeps as ENUM numbers become text."""
+        """SQL that selects all rows; columns that the store keeps as ENUM numbers become text."""
         columns = (f'"{c.name}"::{c.type} AS "{c.name}"' if c.type in _TEXT else f'"{c.name}"' for c in self.columns)
         return f'SELECT {", ".join(columns)} FROM main."{self.name}"'
 

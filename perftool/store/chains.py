@@ -13,7 +13,7 @@ from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import catalog
 
 Ints = NDArray[np.int64]
-# Limits on the length of a unit (longer ones are not layers), and on the number of lengths to try.
+# Limits on the length of a unit (longer units are not layers), and on the number of lengths to try.
 _LONGEST, _MOST_PERIODS = 400, 12
 _FEWEST_TIMES = 3
 # A unit with only one or two kinds of work is a loop over tensors, as in an optimizer, rather than a layer.
@@ -41,7 +41,7 @@ class Repeat:
 
 
 def find_chains(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_chain_places`` from ``_chained_work``. Returns no issues."""
+    """Create the table ``_chain_places`` from ``_chained_work``. Return no issues."""
     table = catalog()["_chain_places"]
     connection.execute(f"CREATE TABLE {table.definition}")
     work = connection.execute("SELECT rank, kind, dur, id FROM _chained_work ORDER BY rank, ts, id").fetchnumpy()
@@ -81,7 +81,7 @@ def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
 
 
 def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
-    """The repeat that takes the most time. If several take nearly the same, the shortest period wins."""
+    """The repeat that takes the most time. If several take nearly the same time, the shortest period wins."""
     summed = np.concatenate([[0], np.cumsum(lengths)])
     best, most = None, 0.0
     for period in _periods(kinds):

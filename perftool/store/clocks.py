@@ -41,7 +41,8 @@ class Offset:
 
 
 def align(edges: Iterable[Edge]) -> list[Offset]:
-    """The offsets of all ranks that ``edges`` connect to the lowest rank, in rank order; the lowest has offset 0."""
+    """The offsets of all ranks that ``edges`` connect to the lowest rank, in rank order. The lowest rank has offset
+    0."""
     neighbours: dict[int, list[Edge]] = {}
     for edge in edges:
         neighbours.setdefault(edge.anchor, []).append(edge)
@@ -68,7 +69,7 @@ def align(edges: Iterable[Edge]) -> list[Offset]:
 
 
 def align_clocks(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_clock_offsets`` from ``_clock_edges``. Returns no issues."""
+    """Create the table ``_clock_offsets`` from ``_clock_edges``. Return no issues."""
     connection.execute(f"CREATE TABLE {catalog()['_clock_offsets'].definition}")
     rows = connection.execute("SELECT anchor, rank, offset_ns, matches, spread_ns FROM _clock_edges").fetchall()
     offsets = [[one.rank, one.offset_ns, one.matches, one.spread_ns] for one in align(Edge(*row) for row in rows)]

@@ -14,7 +14,7 @@ _PARSED: dict[str, list[duckdb.Statement]] = {}
 
 
 def open_database(path: str) -> duckdb.DuckDBPyConnection:
-    """Open the database at ``path``; ``:memory:`` creates one in memory."""
+    """Open the database at ``path``, or create a database in memory if ``path`` is ``:memory:``."""
     old = int(duckdb.__version__.split(".")[0]) < 2
     return duckdb.connect(path, config=_CONFIG | ({"disabled_optimizers": _BROKEN_BEFORE_2} if old else {}))
 

@@ -1,4 +1,4 @@
-"""Makes tables that are slow or impossible to derive in SQL: begin/end pairs, the nesting of slices, and the
+"""Creates tables that are slow or impossible to derive in SQL: begin/end pairs, the nesting of slices, and the
 timeline."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FROM {part} AS s POSITIONAL JOIN arrays AS n
 
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
-    """Make the table ``_pairs`` (id of the begin, end in ns) and the ENUM types that slices use.
+    """Create the table ``_pairs`` (id of the begin, end in ns) and the ENUM types that slices use.
 
     Returns (rank, issue) for events that cannot be slices, and for names and inputs that are too long.
     """
@@ -90,7 +90,7 @@ def _limit_lengths(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``slices`` from ``_spans`` and the nesting of host spans, period by period. Returns no issues."""
+    """Create the table ``slices`` from ``_spans`` and the nesting of host spans, period by period. Return no issues."""
     nesting = Nesting()
     periods = periods_of(connection, "_spans WHERE side = 'host'")
     for number, (begin, until) in enumerate(periods):
@@ -130,8 +130,8 @@ def _nested(
 
 
 def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int | None, int | None]]:
-    """Divide time into consecutive periods (begin, end), so that about a million ``rows`` at most start in each. The
-    begin of the first and the end of the last are None."""
+    """Divide time into consecutive periods (begin, end), so that at most about a million ``rows`` start in each. The
+    begin of the first period and the end of the last are None."""
     (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0]
     parts = count // MOST_AT_ONCE + 1
     if parts == 1:
@@ -143,16 +143,16 @@ def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[i
 
 
 def inside_of(after: str, begin: int | None, until: int | None) -> str:
-    """SQL condition that selects the rows of a period: ``after`` (such as ``ts >=``) followed by ``begin``, and ``ts``
-    before ``until``."""
+    """The SQL condition that selects the rows of a period: ``after`` (such as ``ts >=``) followed by ``begin``, and
+    ``ts`` before ``until``."""
     return " AND ".join(
         ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
     )
 
 
 def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_timeline`` from ``_activity_intervals`` and the bounds of steps, period by period. Uses arrays,
-    which are four times as fast as SQL. Returns no issues.
+    """Create the table ``_timeline`` from ``_activity_intervals`` and the bounds of steps, period by period. Use
+    arrays, which are four times as fast as SQL. Return no issues.
     """
     connection.execute(f"CREATE TABLE {catalog()['_timeline'].definition}")
     periods = periods_of(connection, "_activity_intervals")
@@ -180,7 +180,7 @@ UNION ALL SELECT rank, min(ts), max("end") FROM (
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, wanted: str) -> list[npt.NDArray[np.int64]]:
-    """Run ``SELECT {wanted}`` and return its columns as 64-bit integers; they must not contain NULL."""
+    """Run ``SELECT {wanted}`` and return its columns as 64-bit integers. The columns must not contain NULL."""
     import numpy as np
 
     return [
@@ -244,12 +244,12 @@ def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
 
 
 def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[tuple[int, ImportIssue]]:
-    """Report names that were cut because they were longer than ``longest`` bytes."""
+    """Report names that were truncated because they were longer than ``longest`` bytes."""
     found = connection.execute(
         f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {longest} GROUP BY rank ORDER BY rank"
     ).fetchall()
     for rank, count in found:
-        text = f"{quantity(count, 'name was', 'names were')} cut to {longest >> 10} KiB"
+        text = f"{quantity(count, 'name was', 'names were')} truncated to {longest >> 10} KiB"
         yield rank, ImportIssue("cut names", count, text)
 
 
@@ -269,5 +269,5 @@ def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, I
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:
-    """Run ``sql``, which may read ``arrays`` as a table: DuckDB finds it among the local variables."""
+    """Run ``sql``, which may read ``arrays`` as a table, because DuckDB finds tables among the local variables."""
     connection.execute(sql)

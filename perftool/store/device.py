@@ -11,7 +11,7 @@ from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
 from perftool.store.device_signs import from_gaudi_bridge
 from perftool.store.trace_store import TraceStore
 
-# The vendors that are recognisable from categories, processes, host calls or slices without a category.
+# The vendors that can be recognised by categories, processes, host calls or slices without a category.
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw

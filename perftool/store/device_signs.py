@@ -18,7 +18,7 @@ def device_signs(metadata: Mapping[int, Mapping[str, Any]], readings: Sequence[R
 
 def from_gaudi_bridge(readings: Sequence[Reading]) -> bool:
     """Whether a log, metrics, the banner or gaudi_config.json shows that the run used a Gaudi. Other configuration
-    proves nothing."""
+    files prove nothing."""
     return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
                or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)
                for part in readings)  # fmt: skip

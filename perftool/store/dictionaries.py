@@ -1,8 +1,8 @@
 """Stores event names and categories as numbers (DuckDB's ENUM types), because a recording has millions of events but
 few names. The values are sorted, so rows sort as their text would. Users' queries see text (``Table.as_text``).
 
-If there are too many names for an ENUM, or they are too long, each row stores its own copy. To save memory, long names
-are then cut in the middle, because the names of template kernels often differ only at the end.
+If there are too many names for an ENUM, or they are too long, each row stores its own copy. To save memory, the middle
+of long names is then removed, because the names of template kernels often differ only at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHE
 def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
     """Create the types event_name, event_category and event_side once all events are in ``raw``.
 
-    Returns the limit to which names were cut, in bytes; None if a dictionary contains all names.
+    Return the limit to which names were shortened, in bytes; None if a dictionary contains all names.
     """
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}

@@ -24,7 +24,7 @@ _NAME_WIDTH, _TEXT_WIDTH = 24, 120
 _EXACT = 10**15
 
 Writer = Callable[[duckdb.DuckDBPyConnection, Sequence[Table], Path], list[str]]
-"""Writes tables, which must already be made, to a path. Returns a sentence for everything that did not fit."""
+"""Writes tables, which must already exist, to a path. Returns a sentence for everything that did not fit."""
 
 
 def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
@@ -76,7 +76,7 @@ def write_workbook(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table
                 shortened = _fill(book.add_worksheet(table.name[:31]), table, _rows(connection, table))
                 if shortened:
                     cut.append(
-                        f"{table.name}: {quantity(shortened, 'text was', 'texts were')} cut to the "
+                        f"{table.name}: {quantity(shortened, 'text was', 'texts were')} truncated to the "
                         f"{_LONGEST_CELL:,} characters that a cell holds"
                     )
             if rows > _SHEET_ROWS:
@@ -101,7 +101,7 @@ def _document(sheet: Any, tables: Sequence[Table]) -> None:
 
 
 def _fill(sheet: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> int:
-    """Write a header and the rows, and return the number of cells whose text was cut."""
+    """Write a header and the rows, and return the number of cells whose text was truncated."""
     cut = 0
     sheet.freeze_panes(1, 0)
     for across, column in enumerate(table.columns):

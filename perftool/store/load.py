@@ -26,7 +26,7 @@ CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
-# The number of chunks that one statement reads. This bounds the size of the spool folder, which contains the chunks of
+# The number of chunks that one statement reads. This limits the size of the spool folder, which contains the chunks of
 # at most four statements.
 _BATCH = 6
 _COLUMNS = {
@@ -46,11 +46,11 @@ _MOST_US = 2**61 // 1000
 _FAST_TIME = "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT"
 _EXACT_TIME = "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT"
 
-# Longer names are cut, because names are matched against many patterns and copied into rows. The longest known names,
-# those of template kernels, have 5 kB.
+# Longer names are truncated, because names are matched against many patterns and copied into rows. The longest known
+# names, those of template kernels, take 5 kB.
 LONGEST_NAME = 6 << 10
 # Elements without a phase get an empty phase, which is later reported as unknown. ``_remove_blank`` removes and counts
-# those that also have no name and no times. _IS_EVENT skips counters and flows that ``annotate`` added, and
+# elements that also have no name and no times. _IS_EVENT skips counters and flows that ``annotate`` added, and
 # ``_without_annotations`` removes the other events that it added.
 _IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"
 _IS_BLANK = "ph = '' AND coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NULL"
@@ -109,7 +109,7 @@ class _Batch(NamedTuple):
 
 
 class _Batches:
-    """The chunks of a trace, in batches that one statement each reads, and their rank."""
+    """The chunks of a trace, in batches that are each read by one statement, and their rank."""
 
     def __init__(self, trace: ChromeTrace, rank_for: RankFor) -> None:
         self._trace, self._rank_for = trace, rank_for
@@ -196,7 +196,7 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
         events = _insert(connection, [chunk], rank, exact=chunk.exact)
         return events - _count_blank(connection, trace, chunk)
     except duckdb.OutOfMemoryException:
-        # The chunk may be undamaged, and repairing it would drop events.
+        # The chunk may be intact, and repairing it would drop events.
         raise OutOfMemoryError(None) from None
     except duckdb.Error:
         pass
@@ -236,8 +236,8 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 
 
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
-    """Insert the events of a chunk that DuckDB cannot read as rows; return their number. Skips elements that are not
-    objects, and accepts repeated keys."""
+    """Insert the events of a chunk that DuckDB cannot read as rows; return their number. Skip elements that are not
+    objects, and accept repeated keys."""
     fields = ", ".join(f"json ->> '{key}' AS {key}" for key in (*_COLUMNS, "ts", "dur"))
     keys = ", ".join(_CUT_NAME.format(key) for key in ("cat", "name", "pid", "tid"))
     ts, dur = (_to_ns(_EXACT_TIME, key) for key in ("ts", "dur"))
@@ -260,7 +260,7 @@ def _count_blank(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chun
 
 
 def _remove_blank(connection: duckdb.DuckDBPyConnection, chunks: Sequence[Chunk]) -> tuple[int, int]:
-    """Remove the elements of ``chunks`` that are not events. Returns how many there were, and how many of them were
+    """Remove the elements of ``chunks`` that are not events. Return how many there were, and how many of them were
     empty, because some writers end the array with ``{}``.
     """
     removed = int(connection.execute(f"DELETE FROM raw WHERE {_IS_BLANK}").fetchall()[0][0])
@@ -280,7 +280,7 @@ def _count_others(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
 
 
 def _count_repeated(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
-    """Count the events of ``chunk`` that contain one of ``_KEYS`` more than once."""
+    """Count the events of ``chunk`` that contain any of ``_KEYS`` more than once."""
     keys = ", ".join(f"'{key}'" for key in _KEYS)
     statement = f"""
         SELECT count(DISTINCT id) FROM (
@@ -319,7 +319,7 @@ def _without_annotations(connection: duckdb.DuckDBPyConnection, rank: int) -> in
 
 
 def _has_phase(connection: duckdb.DuckDBPyConnection, rank: int) -> bool:
-    """Whether any event of ``rank`` has a phase. If not, removes the rows of ``rank``."""
+    """Return whether any event of ``rank`` has a phase. If not, remove the rows of ``rank``."""
     if connection.execute(f"SELECT 1 FROM raw WHERE rank = {rank} AND ph <> '' LIMIT 1").fetchall():
         return True
     connection.execute(f"DELETE FROM raw WHERE rank = {rank}")

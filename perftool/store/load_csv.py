@@ -71,7 +71,7 @@ def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
 
 
 def _lanes(batch: list[ProfilerSlice | CounterSample], known: set[_Lane]) -> Iterator[dict[str, Any]]:
-    """Metadata events that name those lanes of ``batch`` that are not ``known`` yet."""
+    """Metadata events that name the lanes of ``batch`` that are not yet ``known``."""
     for lane in dict.fromkeys(map(_lane, batch)):
         if lane not in known:
             known.add(lane)
@@ -93,5 +93,5 @@ def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
 
 
 def _microseconds(ns: int) -> str:
-    """``ns`` in microseconds, as text to keep every digit."""
+    """``ns`` in microseconds, as text, so that no digit is lost."""
     return f"{ns // 1000}.{ns % 1000:03d}"

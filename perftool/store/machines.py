@@ -16,8 +16,8 @@ _LONGEST = 200
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000
-# Steps that take this many times the CPU time of the recorded ones are not typical: a program's first steps also
-# compile kernels and fill caches, with memory of their own.
+# Steps that take this many times the CPU time of the recorded steps are not typical: a program's first steps also
+# compile kernels and fill caches, which takes additional memory.
 _MOST_LONGER = 1.5
 
 
@@ -70,8 +70,8 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them, unless
-    these took much more CPU time."""
+    """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them unless those
+    took much more CPU time."""
     rows = []
     for rank, found in _recorded(metadata):
         window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
@@ -120,11 +120,11 @@ def _counted(part: Mapping[str, Any], profiled: bool, steps: int | None) -> _Fau
 
 
 def _renewed(most: _Faults, one: _Faults) -> int | None:
-    """The time that page faults on freed memory took, if each took as long as a fault of ``most``."""
+    """The time that page faults on freed memory took, if each took as long as the average fault of ``most``."""
     if not one.faulted or most.system_ns > _MOST_NS_PER_FAULT * most.faults:
         return None
-    # The memory by which the process grew was new to it, rather than freed and allocated again. Steps in which the
-    # process shrank are not typical: typical steps free as much as they allocate.
+    # The memory by which the process grew is new, rather than freed and allocated again. Steps in which the process
+    # shrank are not typical: typical steps free as much as they allocate.
     renewed = max(0, one.faulted - abs(one.grown)) / one.faulted
     return round(most.system_ns / most.faults * one.faults * renewed)
 
@@ -141,7 +141,7 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 
 
 def device_of(found: Any) -> str | None:
-    """The name of the CPU whose measured rates ``found`` contains; None if it contains none.
+    """The name of the CPU whose measured rates ``found`` contains; None if it contains no rates.
 
     The name includes the number of threads, because the rates depend on it.
     """

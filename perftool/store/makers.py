@@ -16,7 +16,7 @@ from perftool.store.derive import nest_slices, pair_slices, sweep_timeline
 from perftool.store.op_costs import model_ops
 from perftool.store.shortfalls import judge_ops
 
-# A function that makes a table from the tables that it needs, and returns (rank, issue) pairs.
+# A function that creates a table from the tables that it needs, and returns (rank, issue) pairs.
 Maker = Callable[[duckdb.DuckDBPyConnection], Iterable[tuple[int, ImportIssue]]]
 MAKERS: dict[str, Maker] = {
     "pair_slices": pair_slices, "nest_slices": nest_slices, "sweep_timeline": sweep_timeline,
@@ -32,7 +32,7 @@ _MOST_ROWS = 5_000
 
 
 def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Make ``table`` from ``rows``."""
+    """Create ``table`` from ``rows``."""
     connection.execute(f"CREATE TABLE {table.definition}")
     for first in range(0, len(rows), _MOST_ROWS):
         # Inserting columns is twenty times faster than inserting rows.

@@ -2,7 +2,7 @@
 
 The native form has one process per kind of engine (``*MME (accel5)``), and begin and end events. Work on an engine may
 overlap, and a begin and its end may have different names. So each end is matched with the earliest open begin of the
-same engine, recipe, context and node. Arguments have other names; ``arguments`` in the vendor's file maps them.
+same engine, recipe, context and node. Arguments have different names; ``arguments`` in the vendor file maps them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _OPERATION = "operation"
 
 
 def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list[ImportIssue]:
-    """Convert the native profiler's events among the raw events of ``rank``, which were read from ``path``. Does not
-    change other traces.
+    """Convert the native profiler's events among the raw events of ``rank``, which were read from ``path``. Leave other
+    traces unchanged.
 
-    Returns issues for events without a partner.
+    Return issues for events without a partner.
     """
     processes = _engine_processes(connection, rank)
     if not processes and not path.endswith(HOST_TRACE):
@@ -62,7 +62,7 @@ def _known_categories() -> list[str]:
 
 
 def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]) -> Iterator[ImportIssue]:
-    """Combine each begin and its end into a complete event. Drops events without a partner, and reports them."""
+    """Combine each begin and its end into a complete event. Drop events without a partner, and report them."""
     params = {"rank": rank, "pids": processes}
     connection.execute("CREATE OR REPLACE TEMP TABLE _native AS " + _pairs(), params)
     connection.execute(

@@ -1,4 +1,4 @@
-"""Makes the table of op costs with the formulas of ``perftool.op_costs``."""
+"""Creates the table of op costs with the formulas of ``perftool.op_costs``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.store.catalog import catalog
 
 
 def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_op_costs`` from ``_op_work``; ops without a model have no row. Returns no issues."""
+    """Create the table ``_op_costs`` from ``_op_work``; ops without a model have no row. Return no issues."""
     connection.execute(f"CREATE TABLE {catalog()['_op_costs'].definition}")
     calls = connection.execute(
         """SELECT id, name, input_dims, input_types, concrete_inputs, element_bytes, outer_dims,

@@ -56,8 +56,8 @@ def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
     """Match begins and ends, given as (id, track, phase, name, ts) in time order.
 
     An end closes the innermost open begin with the same name on its track; an end without a name closes the innermost
-    of any name. Begins inside the closed begin lack an end, as after an exception, and close at the same time. Ends
-    without a begin are dropped; begins without an end close at the last event of their track.
+    open begin of any name. Begins inside the closed begin lack an end, as after an exception, and close at the same
+    time. Ends without a begin are dropped; begins without an end close at the last event of their track.
     """
     pairs = Pairs()
     open_begins: defaultdict[object, _OpenBegins] = defaultdict(_OpenBegins)

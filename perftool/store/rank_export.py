@@ -1,4 +1,4 @@
-"""The per-rank tables that a store over some ranks exports, for a store over all ranks to import."""
+"""The per-rank tables that the store of a part of the ranks exports, and that a merged store imports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RAW = re.compile(r"\braw\b")
 
 @dataclass(frozen=True)
 class ExportedTables:
-    """Tables that a store over ``ranks`` exported as Parquet files. ``shift`` moves their times to the common origin.
+    """Tables of the store of ``ranks``, exported as Parquet files. ``shift`` moves their times to the common origin.
 
     ``foreign``: whether they come from an untrusted file.
     """
@@ -53,22 +53,23 @@ class ExportedTables:
 
 @contextmanager
 def corrupt_as_input_error() -> Iterator[None]:
-    """Turn DuckDB errors into InputErrors. They occur if tables are damaged or too large, or contain absurd numbers."""
+    """Turn DuckDB errors into InputErrors. They occur if tables are corrupt or too large, or contain absurd numbers."""
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
-        # DuckDB's message may quote damaged bytes, which raises UnicodeDecodeError.
+        # DuckDB's message may quote corrupt bytes, which raises UnicodeDecodeError.
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:LONGEST_REASON]
         if isinstance(error, duckdb.OutOfMemoryException):
             raise InputError(f"the tables of the parts need too much memory; merge fewer parts ({why})") from None
-        raise InputError(f"the tables of a part are damaged; make the part again ({why})") from None
+        raise InputError(f"the tables of a part are corrupt; export the part again ({why})") from None
 
 
 @cache
 def spans_ranks(name: str) -> bool:
-    """Whether the table ``name`` is complete in a store over all ranks: it is imported, or made without raw events."""
+    """Whether the table ``name`` is complete in a merged store. It is if it was imported, or if it is derived from
+    complete tables without raw events."""
     if name in EXPORTED or name not in catalog():
         return True
     table = catalog()[name]
@@ -90,7 +91,7 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
     """Import each table of EXPORTED from all ``parts``.
 
     Raises duckdb.Error if a part has the wrong columns or types, or rows of ranks that it does not own. Also raises it
-    if the tables of a foreign part are too large when unpacked, or lack numbers.
+    if the tables of a foreign part lack numbers or are too large when unpacked.
     """
     connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")
     for name in EXPORTED:

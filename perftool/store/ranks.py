@@ -13,9 +13,9 @@ from perftool.readers.files.host_name import hosts_of
 from perftool.readers.text.json_values import integer
 from perftool.readers.text.python_value import parsed
 
-# The distributedInfo of a real run is shorter. A longer one is ignored, because it would be parsed several times.
+# The distributedInfo of a real run is shorter. Longer text is ignored, because it would be parsed several times.
 _LONGEST_INFO = 100_000
-# No run has this many ranks.
+# Larger rank numbers are implausible and are rejected.
 LARGEST_RANK = 1 << 17
 # The latest plausible base time, in the year 2043.
 LATEST_NS = 1 << 61
@@ -32,7 +32,7 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
-    """The rank that a trace states in its metadata or, failing that, in its path."""
+    """The rank of a trace according to its metadata or, failing that, its path."""
     rank = integer(distributed_info(metadata).get("rank"), LARGEST_RANK + 1)
     return rank_name.rank_of(path) if rank is None else rank
 
@@ -43,8 +43,8 @@ def base_time(metadata: Mapping[str, Any]) -> int:
 
 
 def number_ranks(stated: Sequence[int | None]) -> list[int]:
-    """Assign a rank to each trace of a run: the rank that it states, unless an earlier trace states the same; otherwise
-    a free one."""
+    """Assign a rank to each trace of a run: the rank that it states, or a free rank if it states none or an earlier
+    trace states the same rank."""
     named = {rank for rank in stated if rank is not None}
     free = (rank for rank in count() if rank not in named)
     first: set[int] = set()

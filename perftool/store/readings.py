@@ -97,13 +97,13 @@ def _with_count(record: CompilationRecord, count: int) -> CompilationRecord:
 
 
 def _with_fewer(reading: LogReading, records: Sequence[CompilationRecord], lost: int) -> LogReading:
-    text = f"{lost:,} compilations are left out: lines that count several of them add at most {_MOST_EXTRA_ROWS:,} rows"
+    text = f"{lost:,} compilations are left out: lines that count several add at most {_MOST_EXTRA_ROWS:,} rows"
     issue = ImportIssue("too many compilations", min(lost, _MOST_COUNTED), text)
     return replace(reading, compilations=tuple(records), issues=(*reading.issues, issue))
 
 
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
-    """The table rows made from ``readings`` (as returned by ``with_rows_limited``), by table."""
+    """The table rows derived from ``readings`` (as returned by ``with_rows_limited``), by table."""
     parts = [part.reading for part in readings]
     totals = fallback_totals(parts)
     return {
@@ -177,7 +177,8 @@ def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ..
 
 
 def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
-    """The rows of ``kernels``: each with its number among the kernels of the same name, and the count of these."""
+    """The rows of ``kernels``, each with its number among the kernels of the same name, and with the count of those
+    kernels."""
     times, seen = Counter(one.kernel for one in kernels), Counter[str]()
     rows = []
     for one in kernels:
@@ -231,7 +232,8 @@ _ON_CHIP = "SRAM"
 _MOST_COUNTED = 2**62
 
 
-# A record that counts many compilations becomes that many rows. Beyond one row per record, there are at most this many.
+# A record that counts many compilations becomes that many rows. There are at most this many rows in addition to one row
+# per record.
 _MOST_EXTRA_ROWS = 100_000
 
 

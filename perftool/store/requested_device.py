@@ -17,7 +17,8 @@ _ENDING = ".toml"
 
 
 def requested_device(text: str) -> Reading:
-    """Find the device ``text``, and return its facts as an input. Raises InputError if there is no such device."""
+    """Find the device that ``text`` names, and return its facts as an input. Raises InputError if there is no such
+    device."""
     facts = find_requested(text)
     size = os.path.getsize(text) if os.path.isfile(text) else 0
     return Reading(text, size, LogReading(device=facts, kind=_KIND))
@@ -29,7 +30,7 @@ def find_requested(text: str) -> DeviceFacts:
         return read_device(text)
     if (found := device_named(text)) is None:
         known = ", ".join(device.name for device in known_devices())
-        raise InputError(f"device {text!r} is unknown; name one of {known}, or a peaks file (*.toml)")
+        raise InputError(f"device {text!r} is unknown; use one of {known}, or a peaks file (*.toml)")
     return found
 
 

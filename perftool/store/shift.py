@@ -38,6 +38,6 @@ class Shift:
 def shift_to(base_ns: int, own_base_ns: int, ranks: Collection[int]) -> Shift:
     """The shift that moves the origin of ``ranks`` from ``own_base_ns`` to ``base_ns``, both in ns since 1970.
 
-    It is 0 if either is 0, because the times are then absolute.
+    The shift is 0 if either origin is 0, because the times are then absolute.
     """
     return Shift(own_base_ns - base_ns if own_base_ns and base_ns else 0, ranks)

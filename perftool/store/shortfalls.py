@@ -1,4 +1,4 @@
-"""Makes the table ``op_shortfalls``: ops that take much longer than the device needs, and the reasons."""
+"""Creates the table ``op_shortfalls``: ops that take much longer than the device needs, and the reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_CALL_NS = 2000
 # An op must take at least this many times the attainable time. Clocks and the order of calls cause smaller differences.
 _CLEARLY = 1.1
 _ENOUGH_CALLS = 10
-_OTHER_SHAPES = "the peak itself: the fix does the same operations on other shapes, whose attainable share is unknown"
+_OTHER_SHAPES = "the peak itself, because the fix uses other shapes, whose attainable share is unknown"
 _MOST_NUMBER = 2**62
 _BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
@@ -32,7 +32,7 @@ _FORMATS: Mapping[str | None, Callable[[Any], str]] = {
 
 
 def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``op_shortfalls`` from ``_slow_ops``. Returns no import issues."""
+    """Create the table ``op_shortfalls`` from ``_slow_ops``. Return no issues."""
     table = catalog()["op_shortfalls"]
     connection.execute(f"CREATE TABLE {table.definition}")
     cursor = connection.execute("SELECT * FROM _slow_ops")
@@ -88,7 +88,7 @@ def _filled(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The row for ``op``; None if the device cannot run it clearly faster, or if the attainable rate is unknown."""
+    """The row for ``op``; None if the device cannot run it much faster, or if the attainable rate is unknown."""
     by_compute = op["compute_ns"] > op["memory_ns"]
     compute = attainable(op["device"], op["kind"] or "", op["dtype"])
     memory = attainable(op["device"], "memory")
@@ -166,9 +166,9 @@ def _written(op: Mapping[str, Any]) -> int | None:
 def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None) -> tuple[int, float]:
     """The number of tiles that cover the result, and the ratio of the area that they cover to the area of the result.
 
-    Column-major libraries swap rows and columns, so this uses the order that matches the grid or, failing that, the one
-    that needs fewer tiles. Each of the ``parts`` of the inner dimension has its own tiles. More blocks than tiles mean
-    that the kernel splits the inner dimension further.
+    Column-major libraries swap rows and columns, so use the order that matches the grid or, failing that, the order
+    that needs fewer tiles. Each of the ``parts`` of the inner dimension has its own tiles. If there are more blocks
+    than tiles, the kernel splits the inner dimension further.
     """
     assert sizes.m is not None
     assert sizes.n is not None

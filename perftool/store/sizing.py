@@ -11,14 +11,14 @@ from perftool.readers.files.stream import reads_once
 
 # The approximate ratio of a trace's size to its size compressed with gzip or zstd.
 _COMPRESSION = 12
-# An input at a URL counts as large, because its size is unknown: a database that is too large for memory would be worse
-# than a small database on disk.
+# The size of an input at a URL is unknown. It counts as large, because a small database on disk is better than a
+# database that is too large for memory.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
 # The memory limit of a database on disk. With it, the whole process needs 600 MB.
 _CACHE_MB = 400
-# For more text than this, the database is a temporary file, because DuckDB can compress and spill that.
+# For more text than this, the database is a temporary file, because DuckDB can compress a file and spill to it.
 _IN_MEMORY = 400 << 20
 # The memory limit of an in-memory database, as a multiple of the text. The tables of a 230 MB trace take 5 times its
 # size.

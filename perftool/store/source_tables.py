@@ -1,4 +1,4 @@
-"""The small tables that are not derived by queries: the inputs, their statements about the run, and built-in facts."""
+"""The small tables that are not derived by queries: the inputs, what they say about the run, and built-in facts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def source_tables(
 
 
 def _as_text(value: Any) -> Any:
-    """Escape what UTF-8 cannot encode, such as bytes in file names, because tables can only contain valid text."""
+    """Escape characters that UTF-8 cannot encode, such as bytes in file names, because tables can only contain valid
+    text."""
     if not isinstance(value, str) or value.isascii():
         return value
     text = valid_text(value)

@@ -1,4 +1,4 @@
-"""Unions and sweeps of intervals in arrays, like those of the SQL macros, for a table that is too large for SQL.
+"""Unions and sweeps of intervals in arrays, like the SQL macros, for a table that is too large for SQL.
 
 Intervals are half open, [ts, end), in ns. Their ranks, classes and times are arrays of 64-bit integers of equal length.
 """
@@ -68,8 +68,9 @@ class Sweep:
     ) -> Intervals:
         """Sweep the period from ``begin``, where the previous period ended, to ``until``.
 
-        Needs all intervals that reach into the period. Stretches that last until the end of the period may continue, so
-        the next call returns them. ``begin`` of the first period and ``until`` of the last are None.
+        The arrays must contain all intervals that reach into the period. Stretches that last until the end of the
+        period may continue, so the next call returns them. ``begin`` of the first period and ``until`` of the last are
+        None.
         """
         rank, kind, ts, end = unite(rank, kind, *_clipped(ts, end, begin, until))
         mark_rank, mark_ts, mark_end = self._marks
@@ -79,8 +80,8 @@ class Sweep:
         return self._without_cut(sweep(rank, bits, ts, end), begin, until)
 
     def _without_cut(self, swept: Intervals, begin: int | None, until: int | None) -> Intervals:
-        """Join ``swept`` with the stretches held back by the previous call, and hold back those that may continue in
-        the next period."""
+        """Join ``swept`` with the stretches held back by the previous call, and hold back the stretches that may
+        continue in the next period."""
         rank, ts, end, mask = swept
         held_rank, held_ts, held_end, held_mask = self._held
         first = np.searchsorted(rank, held_rank)

@@ -1,4 +1,4 @@
-"""Makes the tables of a store, each once, on demand."""
+"""Creates the tables of a store, each once, on demand."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from perftool.store.deadline import one_transaction
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.together import SecondThread, TableScheduler
 
-# Each of these is made on all cores, because nearly all other tables wait for it.
+# These tables are created on all cores, because nearly all other tables wait for them.
 _FIRST = {"tracks", "_pairs", "_spans", "slices"}
 
 
 class Tables:
-    """The tables of a store, made on ``connections``. Any thread may request a table.
+    """The tables of a store, created on ``connections``. Any thread may request a table.
 
     ``source_rows`` contains the rows of the tables that are not derived; ``replay`` returns the rows of a table that is
     derived by replay. ``note`` is called with the rank and each issue.
@@ -47,13 +47,13 @@ class Tables:
         self._made.update(names)
 
     def make_all(self, names: Iterable[str]) -> None:
-        """Make the tables ``names`` and those that they need, up to two at a time. Ignores unknown names."""
+        """Create the tables ``names`` and the tables that they need, up to two at a time. Ignore unknown names."""
         wanted = [name for name in names if self.missing(name) is not None]
         if wanted:
             self._second.share(TableScheduler(self, wanted))
 
     def make(self, name: str) -> None:
-        """Make the table ``name`` and those that it needs. Ignores unknown names."""
+        """Create the table ``name`` and the tables that it needs. Ignore unknown names."""
         while (missing := self.missing(name)) is not None:
             if missing:
                 self.make(missing[0])
@@ -71,7 +71,7 @@ class Tables:
             return None
         table = catalog()[name]
         for group in table.empty_without:
-            # One precondition of a group is enough.
+            # One precondition per group is enough.
             for precondition in group:
                 if precondition.table in catalog() and precondition.table not in self._made:
                     return [precondition.table]
@@ -83,7 +83,7 @@ class Tables:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[bool]:
-        """Lock the table ``name``, and yield whether it still has to be made."""
+        """Lock the table ``name``, and yield whether it still has to be created."""
         with self._changed:
             while name in self._making:
                 self._changed.wait()
@@ -111,7 +111,7 @@ class Tables:
         self._made.add(table.name)
 
     def has_rows(self, name: str) -> bool:
-        """Make the table ``name``, and return whether it has rows."""
+        """Create the table ``name``, and return whether it has rows."""
         self.make(name)
         if name not in self._filled:
             self._filled[name] = bool(self._connections.here().execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())

@@ -17,7 +17,7 @@ class Work(Protocol):
         """Do parts until none are left or ``stop`` is called."""
 
     def stop(self) -> None:
-        """Let no thread begin another part."""
+        """Prevent all threads from starting another part."""
 
 
 class SecondThread:
@@ -32,7 +32,7 @@ class SecondThread:
         self._pool: ThreadPoolExecutor | None = None
 
     def share(self, work: Work) -> None:
-        """Do ``work`` on this thread, and on the second thread if it is idle. Re-raises errors from both."""
+        """Do ``work`` on this thread, and on the second thread if it is idle. Re-raise errors from both."""
         if not self._side_by_side() or not self._free.acquire(blocking=False):
             work.do()
             return
@@ -86,7 +86,7 @@ class ParallelCalls(Generic[Made]):
             self._results[at] = self._calls[at]()
 
     def stop(self) -> None:
-        """Let no thread make another call."""
+        """Prevent all threads from making another call."""
         self._stopped = True
 
     def _take(self) -> int | None:
@@ -99,7 +99,7 @@ class StoppedError(Exception):
 
 
 class Sequencer:
-    """Makes parallel threads take turns, in the order of the numbers of their parts (from 0)."""
+    """Makes parallel threads take turns in the order of their part numbers (from 0)."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -114,27 +114,27 @@ class Sequencer:
                 raise StoppedError
 
     def end(self) -> None:
-        """End this turn and begin the next."""
+        """End this turn and start the next."""
         with self._changed:
             self._next += 1
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Allow no further turns."""
+        """Allow no more turns."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
 
 class Tables(Protocol):
-    """Makes tables. ``missing`` lists the tables that a table needs first, and is None once the table is made."""
+    """Creates tables. ``missing`` lists the tables that a table needs first, and returns None once the table exists."""
 
     def make(self, name: str) -> None: ...
     def missing(self, name: str) -> list[str] | None: ...
 
 
 class TableScheduler:
-    """Schedules tables. Each thread takes the first table that needs no other table to be made first."""
+    """Schedules tables. Each thread takes the first table that does not need another table to be created first."""
 
     def __init__(self, tables: Tables, names: Sequence[str]) -> None:
         self._tables, self._names = tables, names
@@ -143,7 +143,7 @@ class TableScheduler:
         self._changed = threading.Condition()
 
     def do(self) -> None:
-        """Make tables until all are made or ``stop`` is called."""
+        """Create tables until all exist or ``stop`` is called."""
         while (name := self._take()) is not None:
             self._tables.make(name)
             with self._changed:
@@ -151,7 +151,7 @@ class TableScheduler:
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """Let no thread begin another table."""
+        """Prevent all threads from starting another table."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -170,8 +170,8 @@ class TableScheduler:
             return None
 
     def _first_ready(self, name: str, seen: set[str]) -> str | None:
-        """The first table that can be made now and that no thread is making, among ``name`` and the tables that it
-        needs. None if there is none."""
+        """The first table, among ``name`` and the tables that it needs, that can be created now and that no thread is
+        creating; None if there is none."""
         if name in seen or name in self._busy:
             return None
         seen.add(name)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Made = TypeVar("Made")
-# Maps the rank that a trace states to the rank that it gets.
+# Maps the rank that a trace states to the rank that it is assigned.
 Number = Callable[[int | None], int]
-# Makes the rows of the named table from other tables of a store.
+# Derives the rows of the named table from other tables of a store.
 Rows = Callable[["TraceStore", str], Sequence[tuple[Any, ...]]]
 QUERY_TIME_LIMIT_S = 60.0
 _ROWS_AT_A_TIME = 10_000
@@ -51,7 +51,7 @@ _ROWS_AT_A_TIME = 10_000
 class TraceStore:
     """The tables of one or more traces. Use it as a context manager.
 
-    Times are integer ns. Missing values are NULL. Tables are made on first use.
+    Times are integer ns. Missing values are NULL. Tables are created on first use.
     """
 
     def __init__(self, input_bytes: int = 0, replay: Rows | None = None) -> None:
@@ -63,7 +63,7 @@ class TraceStore:
         self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._ready = False
-        # The origin of all times, in ns since 1970. It comes from the first file that states one.
+        # The origin of all times, in ns since 1970, from the first file that states an origin.
         self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)
@@ -89,7 +89,8 @@ class TraceStore:
 
     @classmethod
     def for_files(cls, paths: Sequence[str], replay: Rows | None = None) -> TraceStore:
-        """Create a store sized for the files at ``paths``. ``replay`` returns the rows of tables made by REPLAY."""
+        """Create a store sized for the files at ``paths``. ``replay`` returns the rows of tables whose maker is
+        REPLAY."""
         return cls(sum(text_size(path) for path in paths), replay)
 
     def __enter__(self) -> TraceStore:
@@ -108,8 +109,8 @@ class TraceStore:
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
         """Read one trace file, on this machine or at a URL. Raises InputError if nothing can be read.
 
-        ``number`` maps the rank that the trace states to the rank that it gets. By default, the trace keeps the stated
-        rank if it is free.
+        ``number`` maps the rank that the trace states to the rank that it is assigned. By default, the trace keeps the
+        stated rank if it is free.
         """
         self._require_open()
         with local_copy(path) as place, as_trace(place) as native, snapshot_as_trace(native) as events:
@@ -154,14 +155,14 @@ class TraceStore:
         self.readings.append(reading)
 
     def export_ranks(self) -> dict[str, bytes]:
-        """Make the tables of EXPORTED, and return each as the bytes of a Parquet file, by table."""
+        """Create the tables of EXPORTED, and return each as the bytes of a Parquet file, by table."""
         self.build(EXPORTED)
         return write_tables(self._connection, Path(self._folder.name))
 
     def import_ranks(self, parts: Sequence[ExportedTables]) -> None:
         """Import tables that per-rank stores exported, instead of making them.
 
-        Raises InputError if the tables are damaged or do not fit together.
+        Raises InputError if the tables are corrupt or do not fit together.
         """
         self._require_open()
         with corrupt_as_input_error():
@@ -174,7 +175,7 @@ class TraceStore:
         self._connections.use(cores, side_by_side=self._connections.side_by_side)
 
     def inputs_with_issues(self) -> list[InputFile]:
-        """The inputs with all their issues, including those found while the tables were made."""
+        """The inputs with all their issues, including those found while the tables were created."""
         issues: dict[str, list[ImportIssue]] = {}
         for row in self.rows("input_issues"):
             issue = ImportIssue(row["kind"], row["count"], row["message"], row["bytes"], row["offset"])
@@ -191,7 +192,7 @@ class TraceStore:
         return as_dicts(self._select(name))
 
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Run SQL that this program ships, over tables that are already made; return its rows."""
+        """Run SQL that this program ships, over tables that already exist; return its rows."""
         return self._connections.with_room(lambda: as_dicts(self._connection.execute(sql, params or {})))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +207,7 @@ class TraceStore:
         }
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """Run SQL that this program ships, and yield its rows in batches. Read all of them before the next query."""
+        """Run SQL that this program ships, and yield its rows in batches. Read all rows before the next query."""
         result = self._connection.execute(sql, params or {})
         while rows := result.fetchmany(_ROWS_AT_A_TIME):
             yield from rows
@@ -221,7 +222,7 @@ class TraceStore:
     def ask(self, sql: str, params: dict[str, Any] | None, bounds: Bounds) -> Result:
         """Run untrusted SQL: one SELECT over the tables, in the sandbox process (``perftool.store.sandbox``).
 
-        Raises QueryError if the SQL is not allowed, fails, or takes too long, including the time to make its tables.
+        Raises QueryError if the SQL is not allowed, fails, or takes too long, including the time to create its tables.
         """
         try:
             sql.encode()
@@ -240,7 +241,7 @@ class TraceStore:
     def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run the SQL of a shipped rule; return column names and rows. Raises QueryError like ``query``.
 
-        Limits the CPU time rather than the wall time, so that no rule fails because the machine is busy.
+        Limit the CPU time rather than the wall time, so that no rule fails because the machine is busy.
         """
         self.build(names_in(sql))
 
@@ -259,18 +260,19 @@ class TraceStore:
         return writer(self._connection, [catalog()[name] for name in names], place)
 
     def build(self, names: Sequence[str]) -> None:
-        """Make the tables ``names`` and those that they need. Ignores unknown names."""
+        """Create the tables ``names`` and the tables that they need. Ignore unknown names."""
         self._prepare()
         self._tables.make_all(names)
 
     def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
-        """Make independent ``calls`` on this store, two at a time if there are cores; return their results in order."""
+        """Make independent ``calls`` on this store, two at a time if there are enough cores; return their results in
+        order."""
         work = ParallelCalls(calls)
         self._second.share(work)
         return work.results
 
     def has_rows(self, name: str) -> bool:
-        """Make the table ``name``, and return whether it has rows."""
+        """Create the table ``name``, and return whether it has rows."""
         self._prepare()
         return self._tables.has_rows(name)
 
@@ -291,8 +293,8 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         if self._large:
-            # The memory of a database on disk is too small for two tables at a time. Only the order of raw events
-            # matters; that of table rows does not.
+            # The memory of a database on disk is too small for two tables at a time. The order of raw events matters,
+            # but the order of table rows does not.
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.source_rows = source_tables(self.inputs, self.readings, self.metadata, self.unreadable)
@@ -306,7 +308,7 @@ class TraceStore:
 
     def _require_open(self) -> None:
         if self._ready:
-            raise QueryError("inputs must be added before the first table is made")
+            raise QueryError("inputs must be added before the first table is created")
 
     def _free_rank(self, stated: int | None) -> int:
         return free_rank(stated, self.metadata)

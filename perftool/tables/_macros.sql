@@ -29,8 +29,8 @@ CREATE MACRO interval_lengths(source) AS TABLE (
     FROM reached GROUP BY rank, class
 );
 
--- Cuts time wherever an interval starts or ends. Bit c of mask is set while class c is active. The intervals
--- of one class must not overlap.
+-- Cuts time wherever an interval starts or ends. Bit c of the mask is set while class c is active. The intervals of one
+-- class must not overlap.
 CREATE MACRO interval_sweep(source) AS TABLE (
     WITH edges AS (
         SELECT rank, ts AS t, CASE WHEN class < 0 THEN 0 ELSE 1::BIGINT << class END AS delta FROM query_table(source)
@@ -83,8 +83,7 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 -- overflow 64 bits.
 CREATE MACRO size_of(value) AS CASE WHEN abs(try_cast(value AS HUGEINT)) <= 17592186044416 THEN try_cast(value AS BIGINT) END;
 
--- The beginning of a name in the arguments of an event. It must be short, because tables repeat it for many other
--- events.
+-- The start of a name in the arguments of an event. It must be short, because tables repeat it for many other events.
 CREATE MACRO short_name(value) AS left(value, 1000);
 
 -- A list as JSON; NULL for any other value, because JSON functions would fail on it.
@@ -113,7 +112,7 @@ CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op
 -- maker of _pairs lowers the limit if the sum of all lengths would overflow.
 CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 
--- Whether this is the name of a profiler step's annotation.
+-- Whether this is the name of a profiler step.
 CREATE MACRO is_step(name) AS starts_with(name, 'ProfilerStep#');
 
 -- Activities of a device or of the host, explained in _timeline. The class of an activity is its position in this list.
@@ -137,8 +136,8 @@ CREATE MACRO shows(active, doing) AS list_has_any(active, doing::activity[]::VAR
 -- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
 
--- Cuts a name to at most this many characters and marks the cut. The mark shows --redact where a name may end in the
--- middle of a secret.
+-- Truncates a name to at most this many characters and marks the place. The mark shows --redact where a name may end in
+-- the middle of a secret.
 CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
 
 -- A rank in messages, with its host when known.
@@ -162,11 +161,12 @@ CREATE MACRO time_text(ns) AS
          WHEN abs(ns) >= 0.9995e6 THEN three_digits(ns / 1e6) || ' ms'
          WHEN abs(ns) >= 0.9995e3 THEN three_digits(ns / 1e3) || ' us' ELSE printf('%.0f ns', ns::DOUBLE) END;
 
--- A clause on the step time without a straggler's delay, or on the largest possible gain if there is no prediction.
+-- A clause that states the step time without a straggler's delay, or the largest possible gain if there is no
+-- prediction.
 CREATE MACRO without_text(predicted, step, estimate, steps) AS
     CASE WHEN predicted > 0 THEN 'without that delay, a step takes ' || time_text(step - predicted) || ' instead of ' || time_text(step) || CASE WHEN steps = 1 THEN ' (predicted from one step)' ELSE ' (predicted)' END
          ELSE 'this costs up to ' || time_text(estimate) || CASE WHEN steps = 1 THEN ' of the ' ELSE ' of each ' END || time_text(step) || ' step' END;
--- A clause on how many of the steps are affected, and how regularly.
+-- A clause that states how many of the steps are affected, and how regularly.
 CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END
     || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;

@@ -35,9 +35,9 @@ _REFUSED = re.compile(
     r"|in_search_path|session_user|user|__internal_.*|invoke|query(_table)?|getvariable|add_parquet_key|.*_log|.*_logs"
 )
 _TIMES = frozenset(("current_date", "current_localtime", "current_localtimestamp", "current_timestamp"))
-# DuckDB ignores the case of these letters only; str.lower would take the Kelvin sign for a k.
+# DuckDB ignores the case of these letters only; str.lower would also turn the Kelvin sign into a k.
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-# The nodes of a query that only reads. Others, in a common table expression, would write: COPY_QUERY_NODE and the like.
+# The nodes of a query that only reads. Other nodes in a common table expression, such as COPY_QUERY_NODE, would write.
 _READING = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
 _KINDS = "('scalar', 'aggregate', 'window', 'macro')"
 
@@ -64,7 +64,7 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[st
     types = {str(node.get("type")) for node in nodes}
     if any(name.endswith("_NODE") for name in types - _READING):
         raise RefusedError(ONLY_SELECT)
-    # SHOW would be of no use, because the sandbox contains only the tables that statements use.
+    # SHOW would be useless, because the sandbox contains only the tables that statements use.
     if any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes):
         raise RefusedError(NO_LIST)
     _check_functions(connection, nodes)
@@ -119,8 +119,8 @@ _NO_SCOPE = _Scope({}, 0, None)
 def _check_tables(tree: Any, tables: Collection[str]) -> None:
     """Raise RefusedError unless each table is one of ``tables``, or a common table expression that is in scope.
 
-    Out of scope, DuckDB would resolve the name to one of its own relations. Not recursive, because untrusted SQL
-    determines the depth.
+    DuckDB would resolve a name that is out of scope to one of its own relations. This function is not recursive,
+    because untrusted SQL determines the depth.
     """
     waiting: list[tuple[Any, _Scope]] = [(tree, _NO_SCOPE)]
     while waiting:
@@ -143,7 +143,7 @@ def _check_table(node: dict[str, Any], tables: Collection[str], scope: _Scope) -
 
 def _parts(node: dict[str, Any], scope: _Scope) -> Iterator[tuple[Any, _Scope]]:
     """The parts of ``node``, each with its scope. A common table expression may use those before it. Only the recursive
-    part of a recursive one may use the expression itself.
+    part of a recursive expression may use the expression itself.
     """
     entries = (node.get("cte_map") or {}).get("map", ())
     places = {entry["key"].translate(_LOWER): place for place, entry in enumerate(entries)}
@@ -180,7 +180,7 @@ def _own_table_macros(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object in ``tree``. Not recursive, because untrusted SQL determines the depth."""
+    """Every object in ``tree``. This function is not recursive, because untrusted SQL determines the depth."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

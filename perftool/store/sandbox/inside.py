@@ -70,7 +70,7 @@ def _closed_connection(setup: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         "SET enable_progress_bar = false", "SET autoinstall_known_extensions = false",
         "SET autoload_known_extensions = false", "SET allow_community_extensions = false",
         "SET allow_persistent_secrets = false", f"SET allowed_directories = [{folder}]", setup["macros"],
-        # Start the threads and initialise the parser while that is still allowed.
+        # Start the threads and initialise the parser while this is still allowed.
         "SELECT count(*) FROM range(1000000) WHERE hash(range) % 7 = 0",
         "SET enable_external_access = false", "SET lock_configuration = true",
     ):  # fmt: skip
@@ -104,7 +104,7 @@ def _limit_resources(memory_mb: int) -> None:
 
 
 def _allowed(limit: int, hard: int) -> int:
-    """``limit``, or the existing ``hard`` limit (``ulimit -H``) if that is lower, because no process may raise it."""
+    """``limit``, or the existing ``hard`` limit (``ulimit -H``) if that is lower, because a process cannot raise it."""
     return limit if hard < 0 else min(limit, hard)
 
 

@@ -40,7 +40,7 @@ _LONGEST_ERROR = 2_000
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on the time and the result of a query. With ``explain``, the result is the plan with its times."""
+    """Limits on the time and the result of a query. With ``explain``, the result is the query plan with times."""
 
     seconds: float
     rows: int = 1_000_000
@@ -69,7 +69,7 @@ class Sandbox:
         self._attached: set[str] = set()
 
     def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
-        """Run ``sql``, which may use ``tables`` (each in its own file) and those of earlier calls.
+        """Run ``sql``, which may use ``tables`` (each in its own file) and the tables of earlier calls.
 
         Raises QueryError if the query fails.
         """
@@ -102,7 +102,7 @@ class Sandbox:
                 result = read_result(_pipe(child.stdout), bounds)
         finally:
             if result is None:
-                # Do this after Ctrl-C, too; otherwise, the next query would read this answer.
+                # Close the process after Ctrl-C, too, because the next query would otherwise read this answer.
                 self.close()
         if late.is_set():
             self.close()
@@ -113,7 +113,7 @@ class Sandbox:
         return result
 
     def close(self) -> None:
-        """End the process; the next query starts another."""
+        """End the process; the next query starts a new process."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
@@ -132,7 +132,7 @@ class Sandbox:
             "threads": min(_MOST_THREADS, os.cpu_count() or 1),
         }  # fmt: skip
         try:
-            # In a new session, the child does not receive Ctrl-C; this process ends it.
+            # In a new session, the child does not receive Ctrl-C; this process ends the child.
             child: subprocess.Popen[bytes] = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=kept,
                 cwd=self._folder, start_new_session=True,
@@ -140,7 +140,7 @@ class Sandbox:
             self._child = child
             send(_pipe(child.stdin), encoded(setup))
         except OSError as error:
-            raise QueryError(f"the process for queries cannot be started ({error.strerror or error})") from None
+            raise QueryError(f"the query process cannot be started ({error.strerror or error})") from None
         return child
 
 

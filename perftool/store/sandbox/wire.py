@@ -1,6 +1,6 @@
 """The protocol between this process and the sandbox: frames of JSON.
 
-Rows are not pickled, because data from a compromised process could then compromise this process, too.
+Rows are not pickled, because unpickling data from a compromised process could compromise this process, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uuid import UUID
 
 _LENGTH = struct.Struct(">I")
 # The error message that the sandbox sends when a query exceeds its memory limit.
-OUT_OF_MEMORY = "it needs more memory than a query may have"
+OUT_OF_MEMORY = "the query needs more memory than it may use"
 # Valid frames are shorter, because rows are sent a few hundred at a time.
 LONGEST_FRAME = 1 << 30
 # Values of these types map directly to JSON. ``json`` also reads and writes NaN and infinities.

@@ -1,6 +1,6 @@
--- The calls on several ranks that belong to one collective. These are the n-th calls of a kind within a step, if all
--- ranks made the same number of calls of that kind in the step. A kind is a name, a process group and a size. A send
--- and its receive are matched by their two ranks.
+-- The calls on several ranks that belong to the same collective. These are the n-th calls of a kind within a step, if
+-- all ranks made the same number of calls of that kind in the step. A kind is a name, a process group and a size. A
+-- send and its receive are matched by their two ranks.
 --
 -- needs: collectives, steps
 -- empty without: collectives

@@ -13,7 +13,7 @@
 -- column ends_together: BOOLEAN, whether no rank can leave the collective before all have arrived
 -- column passes: BOOLEAN, whether this is a send and its receive
 -- column wire_ns: BIGINT, duration of the collective on the rank that waits least
--- column waited_ns: BIGINT, waiting time of this rank, excluding time in which it also waits in an earlier collective of the group
+-- column waited_ns: BIGINT, waiting time of this rank, excluding time while it also waits in an earlier collective of the group
 -- column exposed_ns: BIGINT, the part of waited_ns that is not hidden behind compute
 -- column place: BIGINT, position of the rank by waiting time, 1 for the shortest
 -- column ranks: BIGINT, number of ranks whose traces show the collective
@@ -31,7 +31,8 @@ waiting AS (
            max(until) OVER (PARTITION BY rank, step, side, group_name ORDER BY ts, match
                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM compared
-    -- If the clocks show that a rank leaves before the last one arrives, the calls are not one collective.
+    -- If the clocks show that a rank leaves before the last rank arrives, the calls do not belong to the same
+    -- collective.
     WHERE NOT (comparable AND ends_together AND apart_ns > tolerance_ns)
 )
 SELECT match, rank, step, side, group_name, members, ends_together, sends > 0 AS passes, shortest AS wire_ns,

@@ -8,7 +8,7 @@
 -- column peer: INTEGER, rank that this rank exchanges data with, or this rank itself
 -- column group_name: VARCHAR, process group, when recorded
 -- column calls: BIGINT, number of all-to-alls with split sizes that the rank called in the group
--- column sent: BIGINT, bytes that the rank sends to the peer in all calls; NULL when a call does not record its data type
+-- column sent: BIGINT, bytes that the rank sends to the peer in all calls; NULL when the data type of a call is not recorded
 -- column received: BIGINT, bytes that the rank receives from the peer
 WITH stated AS (
     SELECT c.rank, c.group_name, try_cast(list_json(arg(r.args, 'Process Group Ranks')) AS INTEGER[]) AS members,

@@ -1,6 +1,6 @@
--- One row per kind of collective in steps of several ranks: its size, and its speed once all ranks have arrived. On the
--- last rank to arrive, a collective takes only the transfer time (wire_ns); on other ranks, the additional time is
--- waiting.
+-- One row per kind of collective in the steps of a run on several ranks: its size, and its speed once all ranks have
+-- arrived. On the last rank to arrive, a collective takes only the transfer time (wire_ns); on other ranks, the
+-- additional time is waiting.
 --
 -- The size S is defined as in nccl-tests: the bytes that each rank reduces, or has gathered at the end. The algorithm
 -- bandwidth is S divided by the time. The bus bandwidth is comparable to the rate of a link: it is the algorithm

@@ -1,4 +1,4 @@
--- One row per collective on the device, or on the host when no device shows it (gloo, MPI).
+-- One row per collective on the device, or on the host if it has no device events (gloo, MPI).
 --
 -- needs: device_ops, launches, _communication, _name_roles, roles, _vocabulary
 -- empty without: device_ops.kind=collective or _communication
@@ -11,7 +11,7 @@
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes sent by this rank, when recorded
 -- column group_name: VARCHAR, process group, when recorded
--- column members: VARCHAR, ranks of the group, when recorded; lists of more than 30 are shortened, as in PyTorch
+-- column members: VARCHAR, ranks of the group, when recorded; PyTorch truncates lists of more than 30 ranks
 -- column group_size: BIGINT, number of ranks in the group, when recorded
 -- column dtype: VARCHAR, data type, when recorded
 -- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, according to the name; NULL for others
@@ -19,7 +19,7 @@
 -- column overlapped_ns: BIGINT, the part of dur in which compute ran on the same device; NULL if the trace does not show the device
 -- column track: BIGINT, stream or host thread on which the collective ran
 -- column called: BIGINT, start of the call that launched the collective, in ns, when recorded
--- column ready: BIGINT, time when the work on this rank that the collective waits for has ended, in ns; NULL if the trace does not show it
+-- column ready: BIGINT, time when the last work on this rank that the collective waits for ends, in ns; NULL if the trace does not show it
 -- column source: INTEGER, sending rank, for a send or receive whose peer is recorded
 -- column target: INTEGER, receiving rank
 WITH device AS (
@@ -69,7 +69,7 @@ behind AS (
 compute AS (
     SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid
 ),
--- Running total of compute time, to look up quickly how much there was up to any moment.
+-- Running total of compute time, so that the amount up to any moment can be looked up quickly.
 computing AS (
     SELECT rank, ts, "end", sum("end" - ts) OVER (PARTITION BY rank ORDER BY ts) - ("end" - ts) AS before
     FROM interval_union(compute)

@@ -1,5 +1,4 @@
--- Work on a device, with the reason why an impossible event is set aside. If the CPU is the device, the work is its ops
--- (_cpu_work).
+-- Work on a device, and why impossible events are set aside. If the CPU is the device, the work is its ops (_cpu_work).
 --
 -- needs: slices, tracks, _extents, _name_roles, monitors, _vocabulary, _cpu_work
 -- empty without: tracks.side=device or _cpu_work
@@ -34,7 +33,7 @@ placed AS (
            lead(s.ts, 4) OVER (PARTITION BY s.track ORDER BY s.ts, s."end") AS fourth_next
     FROM slices AS s
     JOIN tracks AS t ON t.id = s.track
-    -- On Gaudi, flow arrows add events of zero length.
+    -- On Gaudi, flow arrows add events of zero length, which are left out.
     WHERE s.side = 'device' AND s.cat IN ('kernel', 'memcpy', 'memset') AND (t.engine IS NULL OR s.dur <> 0)
 ),
 work AS (
@@ -44,8 +43,8 @@ work AS (
                '$.correlation', '$."External id"', '$."external id"', '$."graph node id"', '$.stream', '$.device',
                '$.bytes', '$.size', '$.dataType', '$.recipeId', '$.direction']) AS a
     FROM placed AS p JOIN raw AS r ON r.rowid = p.id
-    -- Gaudi's monitors write several records per execution, some of which only mark a point.
-    -- Other devices have no monitors.
+    -- Gaudi's monitors write several records per execution, some of which only mark a point in time. Other devices have
+    -- no monitors.
     WHERE coalesce(CASE WHEN p.engine IS NOT NULL THEN r.args ->> 'HW event name' END, '')
           NOT IN (SELECT monitor FROM monitors WHERE role = 'point')
 )

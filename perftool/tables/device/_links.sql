@@ -1,5 +1,5 @@
 -- Links from device work to the host call that submitted it. Each unit of work has one call. If several calls have its
--- id (the counter may restart), the last one before the work counts. An op that the CPU computes counts as its own
+-- id (the counter may restart), it is the last of them before the work. An op that the CPU computes counts as its own
 -- call.
 --
 -- needs: _device_work, _runtime, _recipe_links, _synapse_copies, _cpu_work

@@ -11,7 +11,7 @@
 -- column end: BIGINT, end in ns
 -- column bandwidth: DOUBLE, bytes per second
 -- column pinned: BOOLEAN, whether the host memory is pinned, NULL if not recorded
--- column blocking: BOOLEAN, whether the call that submitted the transfer waited for its end
+-- column blocking: BOOLEAN, whether the call that submitted the transfer waited for it to end
 -- column op_name: VARCHAR, framework op that requested the transfer
 -- column call: BIGINT, host call that submitted the transfer (slices.id)
 -- column host_dur: BIGINT, duration on the host of the op that requested the transfer, or of the call if there is no op, in ns

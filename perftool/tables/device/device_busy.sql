@@ -1,5 +1,5 @@
--- One row per busy stretch of a rank's devices, in the part of the window in which the trace shows them. Overlapping
--- work counts once; kernels that only wait do not count.
+-- One row per busy stretch of a rank's devices, in the part of the window where the trace shows their activity.
+-- Overlapping work counts once; kernels that only wait do not count.
 --
 -- needs: device_ops, device_windows
 -- empty without: device_ops

@@ -5,11 +5,11 @@
 -- Otherwise the queue was empty and the device idle. A copy counts as submitted when its call begins, because the call
 -- may wait for the copy.
 --
--- The state is also unknown at the end of a recording that lacks device events there. A call or op without device work
--- is evidence of this if it follows the last call with device work, and if at least 90 % of the earlier calls of its
--- name have device work. The unknown part begins at the first such call or op, or when the recorded device work ends,
--- if that is later. Calls after a wait for the device do not count, because later work may run on the host. If most
--- events, or many kernels, are missing, the state is unknown in the whole window.
+-- The state is also unknown at the end of a recording if device events are missing there. A call or op without device
+-- work is evidence of this if it follows the last call with device work, and if at least 90 % of the earlier calls of
+-- its name have device work. The unknown part begins at the first such call or op, or when the recorded device work
+-- ends, if that is later. Calls after a wait for the device do not count, because later work may run on the host. If
+-- most events, or many kernels, are missing, the state is unknown in the whole window.
 --
 -- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, lost_kernels, _cpu_runs
 -- empty without: device_ops

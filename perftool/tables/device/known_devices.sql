@@ -1,7 +1,7 @@
--- One row per rank whose device is in devices.toml. The metadata names the device; if not, lanes that only one device
--- has identify it. Where the CPU is the device, its rates were measured when the trace was recorded.
+-- One row per rank whose device is in devices.toml. The metadata names the device; otherwise, a lane that only one
+-- device has identifies it. Where the CPU is the device, its rates were measured when the trace was recorded.
 --
--- absent: the trace names no device whose peak rates are published in devices.toml, or measured by its recorder
+-- absent: devices.toml has no peak rates for a device in the trace, and the recorder measured none
 -- needs: devices, tracks, _vocabulary, machines, _cpu_runs
 -- empty without: devices or tracks.engine or machines.device
 -- column rank: INTEGER, distributed rank

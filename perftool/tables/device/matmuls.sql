@@ -1,7 +1,7 @@
 -- One row per kernel of a matmul or convolution on a device, inside the complete steps.
 --
 -- A kernel counts if the op that launched it is a matmul, a convolution or an RNN layer, if its name says so, or if it
--- runs on Gaudi's MME (each lane of the MME runs a piece of a kernel). The dimensions are known for mm, addmm, bmm and
+-- runs on Gaudi's MME (each lane of the MME runs part of a kernel). The dimensions are known for mm, addmm, bmm and
 -- baddbmm with recorded shapes.
 --
 -- needs: device_ops, ops, windows

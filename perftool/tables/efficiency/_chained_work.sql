@@ -1,6 +1,6 @@
 -- The kernels of one step, in order, on the rank's lane with the most kernel time. Used by chains.
 --
--- The step is the first complete one, cut after 50,000 kernels.
+-- The step is the first complete step, truncated after 50,000 kernels.
 --
 -- needs: device_ops, steps
 -- empty without: device_ops

@@ -4,7 +4,7 @@
 -- empty without: op_efficiency
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, op_efficiency.name
--- column source: VARCHAR, op_efficiency.source, the first one if it differs
+-- column source: VARCHAR, op_efficiency.source, the first in alphabetical order if it differs
 -- column engine: VARCHAR, op_efficiency.engine of the longest calls
 -- column kind: VARCHAR, op_efficiency.kind
 -- column input_dims: VARCHAR, shapes of the longest calls without a cost model; NULL if some calls have no shapes
@@ -16,7 +16,7 @@
 -- column bounded_calls: BIGINT, calls whose time at the device's peak is known
 -- column bounded_ns: BIGINT, the part of kernel_ns in calls whose time at the device's peak is known
 -- column best_ns: DOUBLE, time of the calls in bounded_calls at the device's peak
--- column judged: BOOLEAN, whether the recording shows, for each of the calls, if it could be faster
+-- column judged: BOOLEAN, whether the recording shows for each call if it could be faster
 -- column lost_ns: BIGINT, time beyond the attainable time (op_shortfalls.lost_ns)
 -- column work_ns: BIGINT, time of all ops of the rank in ns
 WITH judged AS (

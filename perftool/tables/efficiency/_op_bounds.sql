@@ -1,7 +1,7 @@
 -- The work of _op_work compared with the device's peaks.
 --
--- The operations of matmuls, convolutions and attention count at the peak rate of their type; without a
--- published rate there is no bound. Operations of other ops count at the rate of the vector units, if it is published.
+-- The operations of matmuls, convolutions and attention count at the peak rate of their type; if that rate is not
+-- published, there is no bound. Operations of other ops count at the rate of the vector units, if it is published.
 --
 -- needs: _op_work, _op_costs, rated_devices, device_facts
 -- empty without: _op_costs

@@ -7,7 +7,7 @@
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op, or of the kernel where no op launched it; calls of sliding-window attention end with " (window)"
 -- column source: VARCHAR, op, graph, recipe or kernel: see op_efficiency
--- column engine: VARCHAR, device_ops.engine, NULL where the work runs on several
+-- column engine: VARCHAR, device_ops.engine, NULL where the work runs on several engines
 -- column input_dims: VARCHAR, ops.input_dims
 -- column input_types: VARCHAR, ops.input_types
 -- column concrete_inputs: VARCHAR, ops.concrete_inputs

@@ -1,8 +1,8 @@
 -- One row per kernel of a sequence that runs at least three times in a row, such as a layer of a model.
 --
 -- The search covers only the first complete step, on the lane with the most kernel time. It finds at most three
--- sequences of a rank, each with at least 5 % of that lane's work; they do not overlap. A sequence may start
--- anywhere within a layer.
+-- sequences per rank, each with at least 5 % of that lane's work; they do not overlap. A sequence may start anywhere
+-- within a layer.
 --
 -- absent: no sequence of kernels runs three times in a row
 -- needs: _chain_places, device_ops, ops, op_efficiency
@@ -17,7 +17,7 @@
 -- column ns: BIGINT, mean duration of the kernel
 -- column share: DOUBLE, the kernel's share of the sequence's time
 -- column step_share: DOUBLE, share of the lane's work in the step that all repeats of the sequence take
--- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with the shapes in input_dims; NULL if the first repeat takes much longer or shorter than the mean, because others then have other shapes
+-- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with the shapes in input_dims; NULL if the first repeat takes much longer or shorter than the mean, because the other repeats then have different shapes
 -- column ts: BIGINT, start of the kernel in the first repeat, in ns
 SELECT p.rank, p.chain, p.place, d.op_name AS op, d.name AS kernel, o.input_dims, p.repeats, (p.ns / p.repeats)::BIGINT AS ns,
        p.ns / nullif(sum(p.ns) OVER one, 0) AS share, sum(p.ns) OVER one / nullif(p.work_ns, 0) AS step_share,

@@ -1,4 +1,4 @@
--- One row per convolution of images that oneDNN computes on a CPU, with the memory layout of its input.
+-- One row per image convolution that oneDNN computes on a CPU, with the memory layout of its input.
 --
 -- oneDNN stores the channels of a pixel together (NHWC). It converts NCHW inputs to NHWC, and the result back to NCHW,
 -- unless the filters are already in NHWC.
@@ -14,7 +14,7 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, duration in ns
 -- column channels_apart: BOOLEAN, whether input and filters have NCHW layout; NULL where their strides are not recorded
--- column converted_ns: BIGINT, time in which a forward call converted its result to NCHW layout; NULL if no nested op shows it
+-- column converted_ns: BIGINT, time a forward call spent converting its result to NCHW; NULL if no nested op shows it
 -- column converted_elements: BIGINT, number of elements in the converted result
 WITH convolutions AS (
     SELECT o.*, json_extract(r.args, '$."Input Strides"') AS strides, o.name = 'aten::mkldnn_convolution' AS forward

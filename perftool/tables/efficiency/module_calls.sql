@@ -5,7 +5,7 @@
 -- number of a backward function that runs. If more than a tenth of a rank's backward functions differentiate ops that
 -- were not recorded, it is unknown whether a backward pass goes through the other calls.
 --
--- absent: the trace has no modules (with_stack=True records them), or no numbers of autograd
+-- absent: the trace has no modules (with_stack=True records them), or no autograd sequence numbers
 -- needs: frames, ops, _differentiated
 -- empty without: frames, _differentiated
 -- column id: BIGINT, slices.id
@@ -14,9 +14,9 @@
 -- column module: VARCHAR, class of the module
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column file: VARCHAR, source file of the module's function forward; NULL if it is not recorded
+-- column file: VARCHAR, source file of the module's forward function; NULL if it is not recorded
 -- column line: INTEGER, first line of this function
--- column differentiated: BOOLEAN, whether a backward pass of the recording goes through the call; NULL if unknown
+-- column differentiated: BOOLEAN, whether a recorded backward pass goes through the call; NULL if unknown
 WITH calls AS (
     SELECT id, rank, track, regexp_replace(function, '^nn\.Module: |_\d+$', '', 'g') AS module, ts, "end"
     FROM frames WHERE file IS NULL AND starts_with(function, 'nn.Module: ') AND rank IN (SELECT rank FROM _differentiated)
@@ -44,7 +44,7 @@ differentiated AS (
     SELECT r.id FROM ranges AS r ASOF JOIN run AS u ON u.rank = r.rank AND r.first <= u.sequence WHERE u.sequence < r.next
 ),
 unknown AS (SELECT rank FROM _differentiated GROUP BY rank HAVING 10 * count(op) < 9 * count(*)),
--- The forward function of a call is the first one in it.
+-- The forward function of a call is the first function in it.
 forwards AS (
     SELECT c.id, arg_min({'file': f.file, 'line': f.line}, (f.ts, f.id)) AS forward
     FROM frames AS f ASOF JOIN calls AS c ON c.track = f.track AND f.ts >= c.ts

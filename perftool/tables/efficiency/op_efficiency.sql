@@ -2,7 +2,7 @@
 --
 -- Device work (kernels, copies, fills, collectives) that starts inside the complete steps counts once: under the
 -- innermost op or annotation that launched it, else under its name on the device. Work on several lanes at once adds
--- up, so the sum may exceed the busy time of the device. An op without a cost model has no flops and bytes. The model
+-- up, so the sum may exceed the busy time of the device. An op without a cost model has no flops or bytes. The model
 -- assumes that a call reads each input once and writes each result once; caches can raise roofline_ratio above 1.
 -- Operations of matmuls, convolutions and attention count at the peak rate of their type (as TF32 only when a kernel's
 -- name says so), others at that of the vector units. If arguments other than tensors differ, flops and bytes are means.
@@ -13,7 +13,7 @@
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op, or of the kernel where no op launched it
 -- column source: VARCHAR, op: a framework op launched the work; graph: it was captured in a device graph; recipe: it belongs to a recipe (Gaudi); kernel: the recording shows none of these
--- column engine: VARCHAR, device_ops.engine, NULL where the work of an op runs on several
+-- column engine: VARCHAR, device_ops.engine, NULL where the work of an op runs on several engines
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded (record_shapes=True)
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
 -- column calls: BIGINT, number of calls that launched work; number of kernels if no op launched them

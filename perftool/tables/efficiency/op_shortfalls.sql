@@ -69,6 +69,6 @@
 -- column padding_ratio: DOUBLE, elements that tiles cover / elements of the result
 -- column reason: VARCHAR, name in shortfalls.toml of the first reason that applies; NULL when none does
 -- column reasons: VARCHAR[], all reasons that apply
--- column because: VARCHAR, the reason in a sentence
+-- column because: VARCHAR, the reason in one sentence
 -- column short_fix: VARCHAR, what to change, in one line
 -- column fix: VARCHAR, what to change

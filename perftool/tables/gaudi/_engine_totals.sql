@@ -5,17 +5,17 @@
 -- empty without: tracks.engine
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, duration of the window
--- column any_ns: BIGINT, time in which any engine works
--- column mme_ns: BIGINT, time in which the MME works
--- column tpc_ns: BIGINT, time in which the TPC works
--- column dma_ns: BIGINT, time in which DMA or PDMA works
--- column together_ns: BIGINT, time in which both MME and TPC work
--- column tpc_alone_ns: BIGINT, time in which the TPC works and the MME does not
--- column dma_alone_ns: BIGINT, time in which DMA works, and neither MME nor TPC does
--- column others_ns: BIGINT, time in which other engines work and MME, TPC and DMA do not
--- column low_ns: BIGINT, time in which the MME works on types narrower than 32 bits
--- column typed_ns: BIGINT, time in which the MME works on 32-bit or narrower types
--- column build_ns: BIGINT, time in which the host builds lazy graphs
+-- column any_ns: BIGINT, time while any engine works
+-- column mme_ns: BIGINT, time while the MME works
+-- column tpc_ns: BIGINT, time while the TPC works
+-- column dma_ns: BIGINT, time while DMA or PDMA works
+-- column together_ns: BIGINT, time while both MME and TPC work
+-- column tpc_alone_ns: BIGINT, time while the TPC works and the MME does not
+-- column dma_alone_ns: BIGINT, time while DMA works, and neither MME nor TPC does
+-- column others_ns: BIGINT, time while other engines work and MME, TPC and DMA do not
+-- column low_ns: BIGINT, time while the MME works on types narrower than 32 bits
+-- column typed_ns: BIGINT, time while the MME works on 32-bit or narrower types
+-- column build_ns: BIGINT, time while the host builds lazy graphs
 -- column bridge: BOOLEAN, whether the bridge's events are recorded
 WITH win AS (
     SELECT rank, "end" - ts AS ns FROM windows WHERE rank IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)

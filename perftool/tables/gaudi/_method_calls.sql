@@ -4,7 +4,7 @@
 -- needs: _runtime, tracks, roles, _vocabulary
 -- empty without: _runtime
 -- column id: BIGINT, host call (slices.id)
--- column again: BOOLEAN, whether another lane also shows the call
+-- column again: BOOLEAN, whether another lane shows the same call
 WITH lanes AS (
     SELECT DISTINCT t.id FROM tracks AS t
     JOIN _vocabulary AS v ON v.subject = 'thread' AND v.role = 'methods' AND lower(t.thread) GLOB v.pattern

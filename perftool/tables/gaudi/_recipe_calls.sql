@@ -1,5 +1,5 @@
 -- One row per launch of a recipe on Gaudi. The trace shows the call of Synapse's method, the annotation inside it, or
--- both; either may name the recipe.
+-- both. Either may name the recipe.
 --
 -- needs: _runtime, roles
 -- empty without: roles.role=recipe_launch

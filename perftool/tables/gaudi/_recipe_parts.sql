@@ -1,5 +1,5 @@
 -- The recipe of each launch and each unit of device work of a Gaudi. Synapse has only 8,190 recipe ids, so two recipes
--- may share one. Their names distinguish them, or their handles if all events with the id have a handle.
+-- may share an id. Their names distinguish them, or their handles if all events with the id have a handle.
 --
 -- needs: _device_work, _recipe_calls
 -- empty without: _device_work.recipe

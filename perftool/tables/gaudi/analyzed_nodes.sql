@@ -12,7 +12,7 @@
 -- column run: BIGINT, number of the run, from 1
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, duration in ns
--- column active_ns: BIGINT, time in which any lane works on the node
+-- column active_ns: BIGINT, time while any lane works on the node
 -- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another engine
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, number of lanes that worked on the node

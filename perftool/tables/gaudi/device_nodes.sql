@@ -1,8 +1,8 @@
 -- Gaudi: one row per node of a recipe that ran, over all its runs, with data from the graph compiler (graph_nodes) and
 -- Intel's trace analyzer.
 --
--- A node of the trace matches a node of a compiled graph if their recipes, names and engines are equal, and their
--- numbers if both have one.
+-- A node of the trace matches a node of a compiled graph if they have the same recipe, name and engine, and the same
+-- number if both have one.
 --
 -- absent: the input does not identify the nodes that the device ran; a trace with hardware lanes, the profiler's CSV or JSON, and *_analyzed_nodes.csv do
 -- needs: node_runs, _node_work, graph_nodes, analyzed_nodes, known_devices, device_facts
@@ -23,7 +23,7 @@
 -- column ts: BIGINT, start of the longest run in ns
 -- column dur: BIGINT, duration of the longest run in ns
 -- column span_ns: BIGINT, total time of the runs, each from its first start to its last end
--- column active_ns: BIGINT, time in which any lane works on the node
+-- column active_ns: BIGINT, time while any lane works on the node
 -- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another compute engine
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, largest number of lanes of a run

@@ -7,7 +7,7 @@
 -- column engine: VARCHAR, MME, TPC, DMA, PDMA, NIC, ROT, other; or compute, copy, collective
 -- column lanes: BIGINT, number of lanes that ran anything
 -- column ops: BIGINT, number of units of work
--- column busy_ns: BIGINT, time in which any lane of the group works
+-- column busy_ns: BIGINT, time while any lane of the group works
 -- column busy_ratio: DOUBLE, busy_ns as a share of the window
 -- column lane_ns: BIGINT, sum of the busy times of the lanes
 WITH work AS (

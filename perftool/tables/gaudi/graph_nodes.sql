@@ -14,9 +14,9 @@
 -- column input_shapes: VARCHAR, shapes of its inputs as JSON, the slowest dimension first
 -- column output_shapes: VARCHAR, shapes of its results as JSON, the slowest dimension first
 -- column flops: BIGINT, operations of one run, for matmuls and convolutions
--- column bytes: BIGINT, bytes of device memory that one run reads and writes, without tensors in on-chip memory
+-- column bytes: BIGINT, bytes of device memory that one run reads and writes, not counting tensors in on-chip memory
 -- column expected_cycles: BIGINT, number of MME cycles that the compiler expects
 -- column expected_dma_ns: BIGINT, expected time of a copy
 -- column utilisation: DOUBLE, expected share of MME cycles that compute
 -- column strategy: VARCHAR, how the MME computes the node
--- column ops: VARCHAR, the kernels that were fused into the node, else the nodes of the model's graph from which the compiler made it
+-- column ops: VARCHAR, the kernels that were fused into the node, else the nodes of the model's graph that the compiler built it from

@@ -25,7 +25,7 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, from the run's first start to its last end, in ns
 -- column end: BIGINT, end in ns
--- column active_ns: BIGINT, time in which any lane works on the run
+-- column active_ns: BIGINT, time while any lane works on the run
 -- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another compute engine: for the MME, while the TPC is idle; for the TPC, while the MME is idle; for other engines, while both are idle
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, number of lanes that worked on the run; NULL if unknown

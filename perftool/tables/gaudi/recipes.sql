@@ -8,10 +8,10 @@
 -- column launches: BIGINT, number of launches
 -- column first_step: INTEGER, step in which the recipe first ran
 -- column ts: BIGINT, time when the recipe first ran, in ns
--- column busy_ns: BIGINT, time in which any lane works for the recipe
--- column mme_ns: BIGINT, time in which the MME works for the recipe
--- column tpc_ns: BIGINT, time in which the TPC works for the recipe
--- column dma_ns: BIGINT, time in which other engines, such as DMA, work for the recipe
+-- column busy_ns: BIGINT, time while any lane works for the recipe
+-- column mme_ns: BIGINT, time while the MME works for the recipe
+-- column tpc_ns: BIGINT, time while the TPC works for the recipe
+-- column dma_ns: BIGINT, time while other engines, such as DMA, work for the recipe
 -- column kernels: BIGINT, number of distinct kernel names in the recipe
 -- column kernel_names: VARCHAR[], the names of its kernels in alphabetical order, with # for generated numbers
 WITH work AS (

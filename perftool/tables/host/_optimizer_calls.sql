@@ -15,7 +15,7 @@
 -- column end: BIGINT, end in ns
 WITH calls AS (
     SELECT id, rank, track, name, ts, "end"
-    -- No real stack is deeper.
+    -- Deeper stacks do not occur in practice.
     FROM slices WHERE side = 'host' AND depth < 128 AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),
 functions AS (

@@ -1,5 +1,5 @@
--- One row per batch fetched from a data loader. A whole fetch belongs to the step that waits for it on the host, even
--- while the device still works on the previous step.
+-- One row per batch fetched from a data loader. A fetch belongs as a whole to the step that waits for it on the host,
+-- even if the device is still working on the previous step.
 --
 -- needs: slices, _name_roles, _step_bounds
 -- empty without: _name_roles.roles=dataloader

@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, the iterator (dataloader.name)
 -- column batches: BIGINT, number of fetches
--- column samples: BIGINT, number of dataset calls for single samples during the fetches
+-- column samples: BIGINT, number of dataset calls for individual samples during the fetches
 -- column total_ns: BIGINT, time of the fetches
 -- column own_ns: BIGINT, time of the dataset's calls outside framework ops
 WITH inside AS (

@@ -14,8 +14,8 @@
 -- column end: BIGINT, end in ns
 -- column location: VARCHAR, Python call stack, when recorded
 WITH calls AS (
-    -- Gaudi shows the runtime calls of a thread on lanes of other processes, so threads are identified by tid, if they
-    -- have one.
+    -- Traces of Gaudi show the runtime calls of a thread on lanes of other processes, so threads are identified by tid,
+    -- if they have one.
     SELECT r.id, r.rank, r.track, CASE WHEN m.id IS NULL THEN t.tid ELSE '' END AS tid, r.name, r.ts, r."end", r.parent,
            n.waits, n.copies
     FROM _runtime AS r JOIN _name_roles AS n ON n.name = r.name AND n.cat = 'runtime'
@@ -24,7 +24,7 @@ WITH calls AS (
     WHERE (n.waits OR n.copies) AND NOT coalesce(m.again, false)
 ),
 readers AS (SELECT name FROM roles WHERE cat = 'cpu_op' AND role = 'scalar_read'),
--- Only the outermost op that fetches a value: aten::equal and aten::is_nonzero call aten::item, which calls
+-- Keep only the outermost op that fetches a value: aten::equal and aten::is_nonzero call aten::item, which calls
 -- aten::_local_scalar_dense.
 candidates AS (
     SELECT o.id, o.rank, o.track, o.name, o.ts, o."end", o.call_stack

@@ -1,4 +1,4 @@
--- The intervals of each activity, from which _timeline is made; they may overlap. _timeline describes the activities.
+-- The intervals of each activity, which may overlap. _timeline is derived from them and describes the activities.
 --
 -- needs: device_ops, _device_work, _communication, slices, _optimizer_calls, _name_roles, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, start_up, phases
 -- empty without: slices

@@ -1,5 +1,5 @@
 -- For idle time that nothing in the recording explains: the ops around the longest stretch, and the pair of ops between
--- which the largest part of this time was spent.
+-- which most of this time was spent.
 --
 -- needs: _idle_totals, gap_causes, ops
 -- empty without: _idle_totals, ops

@@ -1,4 +1,4 @@
--- The gaps, split by what the threads that feed the device do. gap_causes interprets this activity.
+-- The gaps, split by what the threads that feed the device are doing. gap_causes interprets this activity.
 --
 -- needs: _gaps, _timeline, _mask_meanings
 -- empty without: _gaps

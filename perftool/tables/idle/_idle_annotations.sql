@@ -1,12 +1,13 @@
--- For each cause of idle time, the program's annotation that contains more than half of it; if several do, the
--- shortest. Annotations of one library, such as FSDP::all_gather and FSDP::post_backward, count together as FSDP::*.
+-- For each cause of idle time, the program's annotation that contains more than half of that time, or the shortest if
+-- there are several. Annotations of one library, such as FSDP::all_gather and FSDP::post_backward, count together as
+-- FSDP::*.
 --
 -- needs: gap_causes, slices, _name_roles
 -- empty without: gap_causes, _name_roles.annotates
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause
 -- column annotation: VARCHAR, name of the annotation
--- column ns: BIGINT, idle time of the cause inside the annotation
+-- column ns: BIGINT, idle time with this cause inside the annotation
 WITH marked AS (
     SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1*') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND n.annotates AND len(n.roles) = 0

@@ -1,12 +1,12 @@
--- For idle time caused by framework ops and by collectives: the outermost op on the feeding threads that accounts for
--- the largest part of it.
+-- For each cause (framework_op, collective), the outermost op on the feeding threads that accounts for most of the idle
+-- time.
 --
 -- needs: gap_causes, ops, feeding_tracks, windows, roles
 -- empty without: gap_causes, ops
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause: framework_op or collective
 -- column op: VARCHAR, name of the op
--- column ns: BIGINT, idle time of the cause inside the op; for a collective, also from its end until the next collective
+-- column ns: BIGINT, idle time with this cause inside the op; for a collective, plus the idle time between it and the next one
 -- column calls: BIGINT, number of calls of the op in the window
 WITH stretches AS (
     SELECT rank, cause, ts, dur FROM gap_causes WHERE cause IN ('framework_op', 'collective')

@@ -1,5 +1,4 @@
--- The meaning of each mask of _timeline. All decisions on which activity takes precedence are made here, once per
--- distinct mask.
+-- The meaning of each mask of _timeline. Which activity takes precedence is decided only here, once per distinct mask.
 --
 -- needs: _timeline
 -- empty without: _timeline

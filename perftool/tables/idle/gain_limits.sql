@@ -1,20 +1,20 @@
 -- Upper bounds on the gain of a fix, one row per rank, as shares of the window.
 --
 -- Less host work shortens a step by at most the idle time of the device. Less device work shortens it by at most the
--- time in which the host is blocked while the device works: in waits, in calls that block because the queue is full,
--- and after its last submission. A call counts as blocked if it takes more than 50 us and more than ten times the
--- median call of its name. If the CPU is the device, its work blocks its own thread.
+-- time the host is blocked while the device works: in waits, in calls that block because the queue is full, and after
+-- its last submission. A call counts as blocked if it takes more than 50 us and more than ten times the median call of
+-- its name. If the CPU is the device, its work blocks its own thread.
 --
--- A rank yields no gains for steady steps if process start-up or graph capture leaves the device idle for more than
--- 20 % of the window, or if most events or many kernels are missing.
+-- No gains for steady steps are derived from a rank if process start-up or graph capture leaves the device idle for
+-- more than 20 % of the window, or if most events or many kernels are missing.
 --
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers, lost_kernels
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: idle time in the steady phase as a share of the window
--- column unsteady: VARCHAR, why the rank yields no gains for steady steps; NULL if it does
+-- column unsteady: VARCHAR, why no gains for steady steps are derived from the rank; NULL if they are
 -- column reported_by: VARCHAR, code of the rule that reports this reason; NULL without a reason
--- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions
+-- column device_ratio: DOUBLE, for fixes that relieve the device: share of the window for which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After the last submission of a recording, the host has nothing left to submit.
 submitting AS (

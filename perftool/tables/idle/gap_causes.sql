@@ -1,4 +1,4 @@
--- One row per part of a gap that has one cause. The parts of all gaps add up exactly to the idle time.
+-- One row per part of a gap with a single cause. The parts of all gaps add up exactly to the idle time.
 --
 -- The activity of the threads that feed the device determines the cause; loader workers, watchdogs and pinning threads
 -- do not count. If these threads have no events, the recording does not show what the host did. In that case, the cause

@@ -1,9 +1,9 @@
--- One row per rank on the CPU with thread times: whether the thread had a core in its long stretches (1 ms and more) of
--- Python, of the optimizer's Python, and of ops that compute nothing.
+-- One row per rank whose device is the CPU, if thread times were recorded: whether the thread had a core in its long
+-- stretches (1 ms and more) of Python, of the optimizer's Python, and of ops that compute nothing.
 --
 -- Python frames and ops do not show whether their thread was running. Stretches shorter than a time slice count as
--- running; what remains of the thread's CPU time is an upper bound for the long stretches. If the CPU is not the
--- device, there are no rows, because the thread may also wait for the device.
+-- running; the rest of the thread's CPU time is an upper bound for the long stretches. If the CPU is not the device,
+-- there are no rows, because the thread may also wait for the device.
 --
 -- needs: _gap_parts, feeding_tracks, tracks, device_ops, machines, machine_threads
 -- empty without: machine_threads

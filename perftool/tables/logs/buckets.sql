@@ -6,6 +6,6 @@
 -- column batch: BIGINT, number of requests
 -- column query: BIGINT, tokens per request, NULL when the log of this release does not state them
 -- column blocks: BIGINT, blocks of context over all requests, NULL when the log of this release does not state them
--- column origin: VARCHAR, warmed (a bucket prepared before serving), missed (a shape without a bucket) or added (a bucket made for such a shape)
+-- column origin: VARCHAR, warmed (a bucket prepared before serving), missed (a shape without a bucket) or added (a bucket created for such a shape)
 -- column path: VARCHAR, path of the log
 -- column line: BIGINT, first line that mentions the shape, from 1

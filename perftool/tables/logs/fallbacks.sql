@@ -1,11 +1,11 @@
--- One row per operator that ran on the CPU because the device could not run it. Logs, metrics and trace report
--- the same executions: counts are compared, not added.
+-- One row per operator that ran on the CPU because the device could not run it. Logs, metrics and the trace report the
+-- same executions, so their counts are compared, not added.
 --
 -- needs: _log_fallbacks, fallback_calls, steps
 -- empty without: _log_fallbacks or fallback_calls
 -- column op: VARCHAR, operator, with overload when known (aten::index.Tensor_out)
 -- column base: VARCHAR, operator without overload
--- column dtypes: VARCHAR, argument types, from log lines about single calls
+-- column dtypes: VARCHAR, argument types, from log lines about individual calls
 -- column count: BIGINT, number of executions on the CPU: in the whole run if logs or metrics report them, else in the trace
 -- column traced: BIGINT, number of executions in the trace
 -- column time_ns: BIGINT, time of the executions in the trace, including copies and waiting; NULL without a trace

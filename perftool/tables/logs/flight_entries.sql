@@ -1,4 +1,4 @@
--- One row per collective, send or receive in a flight-recorder dump. A dump contains only the latest of them.
+-- One row per collective, send or receive in a flight-recorder dump. A dump contains only the latest entries.
 --
 -- maker: given
 -- column rank: INTEGER, rank of the dump

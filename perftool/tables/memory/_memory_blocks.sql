@@ -17,7 +17,7 @@
 -- column end: BIGINT, time of the release in ns, NULL when the recording ends before the release
 -- column released: BIGINT, memory.ordinal of the release
 WITH reported AS (
-    -- No device has this much memory. Sums of larger sizes would not fit in 64 bits.
+    -- Leave out impossible sizes: no device has this much memory, and sums of larger sizes would not fit in 64 bits.
     SELECT *, lag(bytes) OVER w AS bytes_before, lead(ts) OVER w AS next_ts, lead(ordinal) OVER w AS next_ordinal
     FROM memory WHERE ts IS NOT NULL AND addr IS NOT NULL AND bytes <> 0 AND bytes BETWEEN -9007199254740992 AND 9007199254740992
     WINDOW w AS (PARTITION BY rank, device_type, device, addr ORDER BY ordinal)

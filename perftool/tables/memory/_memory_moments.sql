@@ -15,7 +15,7 @@
 -- column allocated: BIGINT, memory.allocated
 -- column reserved: BIGINT, memory.reserved
 WITH reported AS (
-    -- Without addresses, blocks are unknown, so devices whose events lack addresses have no rows.
+    -- Blocks are identified by address, so devices whose events have no addresses get no rows.
     SELECT m.rank, device_type, device, ordinal, m.ts, allocated, reserved, s.step, s.ts AS step_ts, s."end" > m.ts AS in_step
     FROM memory AS m SEMI JOIN _memory_blocks AS b USING (rank, device_type, device)
     ASOF LEFT JOIN step_marks AS s ON s.rank = m.rank AND m.ts >= s.ts

@@ -10,7 +10,7 @@
 -- column kind: VARCHAR, allocations.kind, or undecided where that column is NULL
 -- column bytes: BIGINT, bytes in use
 -- column count: BIGINT, number of blocks in use, NULL for memory from before the recording
--- column makers: VARCHAR, up to three ops that allocated most, with their modules (or lines, if no op is known); empty if unknown
+-- column makers: VARCHAR, up to three ops that allocated the most, with their modules (or lines, if no op is known); empty if unknown
 -- column allocated: BIGINT, bytes allocated on the device
 -- column reserved: BIGINT, bytes that the device's allocator has reserved
 WITH made AS (

@@ -1,4 +1,5 @@
--- The memory in use on each device at its peak, largest first. The rows of a device add up to the allocated bytes.
+-- The memory in use on each device at its peak, largest amount first. The rows of a device add up to the allocated
+-- bytes.
 --
 -- needs: _memory_moments, allocations
 -- empty without: _memory_moments

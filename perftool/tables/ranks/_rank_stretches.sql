@@ -13,8 +13,8 @@
 -- column end: BIGINT, end in ns
 -- column held_ns: BIGINT, time from the end of the collective that the rank waits for to the end of the stretch; NULL if it waits for none
 -- column exposed_ns: BIGINT, time of exposed communication
--- column compute_ns: BIGINT, time in which a kernel other than a collective runs
--- column copy_ns: BIGINT, time in which the device copies or fills without computing, or is idle during a copy call
+-- column compute_ns: BIGINT, time while a kernel other than a collective runs
+-- column copy_ns: BIGINT, time while the device copies or fills without computing, or is idle during a copy call
 -- column dataloader_ns: BIGINT, idle time while the host waits for data
 -- column compile_ns: BIGINT, idle time while the host compiles
 -- column host_ns: BIGINT, idle time while the host does anything but wait for the device
@@ -36,7 +36,7 @@ reduced AS (
     SELECT c.rank, c.ts, c."end" FROM collectives AS c JOIN windows AS w ON w.rank = c.rank AND c."end" > w.ts AND c.ts < w."end"
     WHERE c.together
 ),
--- If the host carries out the collectives (gloo), the time in which its threads wait for them is exposed. Pauses below
+-- If the host carries out the collectives (gloo), the time its threads spend waiting for them is exposed. Pauses below
 -- 20 us, the limit of the replay, do not count.
 hosts AS (
     SELECT rank, 0 AS class, ts, "end" FROM collectives WHERE together AND side = 'host'
@@ -88,10 +88,10 @@ working AS (
     UNION ALL
     SELECT rank, CASE WHEN cause IN ('dataloader', 'compile', 'copy') THEN cause ELSE 'host' END, ts, "end"
     FROM gap_causes WHERE cause NOT IN ('collective', 'sync', 'queued', 'launch_latency', 'unknown')
-    -- Time in which the host launches collectives.
+    -- Time the host spends launching collectives.
     UNION ALL SELECT rank, 'host', ts, "end" FROM swept WHERE NOT waits
 ),
--- Running total of each cause, to look up quickly how much there was up to any moment.
+-- Running total of each cause, so that the amount up to any moment can be looked up quickly.
 totals AS (
     SELECT *, sum("end" - ts) OVER (PARTITION BY rank, cause ORDER BY ts) - ("end" - ts) AS before FROM working
 ),

@@ -4,19 +4,19 @@
 -- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks, _extents, lost_kernels
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
--- column window_ns: BIGINT, duration of the window, NULL without one
+-- column window_ns: BIGINT, duration of the window, NULL if there is none
 -- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL if no activity has a duration
 -- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL without device work
 -- column steps: BIGINT, number of complete steps; 1 for a recording without steps
--- column busy_ns: BIGINT, time in which the device works; NULL without device work in the whole recording
--- column compute_ns: BIGINT, time in which a kernel other than a collective runs
--- column collective_ns: BIGINT, time in which a collective runs
--- column exposed_ns: BIGINT, time in which a collective runs and no other kernel; NULL if the device's state is unknown
--- column kernel_ns: BIGINT, time in which any kernel runs
--- column loading_ns: BIGINT, time in which a feeding thread waits for data
--- column compiling_ns: BIGINT, time in which a feeding thread compiles or waits for a compiler
--- column copying_ns: BIGINT, time in which the host copies inputs
--- column overlap_ns: BIGINT, time in which a feeding thread and the device work at the same time
+-- column busy_ns: BIGINT, time while the device works; NULL without device work in the whole recording
+-- column compute_ns: BIGINT, time while a kernel other than a collective runs
+-- column collective_ns: BIGINT, time while a collective runs
+-- column exposed_ns: BIGINT, time while a collective runs and no other kernel; NULL if the device's state is unknown
+-- column kernel_ns: BIGINT, time while any kernel runs
+-- column loading_ns: BIGINT, time while a feeding thread waits for data
+-- column compiling_ns: BIGINT, time while a feeding thread compiles or waits for a compiler
+-- column copying_ns: BIGINT, time while the host copies inputs
+-- column overlap_ns: BIGINT, time while a feeding thread and the device work at the same time
 -- column compilations: BIGINT, number of compilations that begin in the window
 -- column syncs: BIGINT, number of waits for the device that begin in the window
 -- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded
@@ -53,7 +53,7 @@ recorded AS (
           UNION ALL SELECT rank, ts, ts FROM raw WHERE ph IN ('B', 'E', 'b', 'n', 'e', 'S', 'T', 'p', 'F') AND ts IS NOT NULL)
     GROUP BY rank HAVING max("end" - ts) > 0
 ),
--- Collect the numbers in one list: joining each of them to the ranks would take most of the time for a small trace.
+-- Collect the numbers in one list, because joining each of them to the ranks would dominate the time for a small trace.
 numbers AS (
     SELECT rank, 'busy' AS number, sum(dur)::BIGINT AS value FROM device_busy GROUP BY rank
     UNION ALL SELECT rank, 'steps', count(*) FROM steps WHERE NOT partial GROUP BY rank

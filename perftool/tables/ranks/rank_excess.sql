@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, compute (its kernels), dataloader, copy, compile, host (the device is idle during other activity of the host) or link (its collectives, without waiting for others)
 -- column own_ns: BIGINT, mean time per step on this rank
--- column median_ns: BIGINT, mean time per step on the median rank; if there are two ranks, on the one with less time
+-- column median_ns: BIGINT, mean time per step on the median rank; if there are two ranks, on the rank with less time
 -- column excess_ns: BIGINT, own_ns - median_ns
 WITH wire AS (
     SELECT rank, sum(wire_ns) / count(DISTINCT step) AS ns FROM _collective_waits

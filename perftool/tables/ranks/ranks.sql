@@ -11,9 +11,9 @@
 -- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device
 -- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
 -- column idle_ns: BIGINT, idle time of the device, in the part of the window in which the trace shows the device
--- column compute_ns: BIGINT, time in which a kernel other than a collective runs
--- column collective_ns: BIGINT, time in which a collective runs
--- column exposed_ns: BIGINT, time in which a collective runs and no other kernel does
+-- column compute_ns: BIGINT, time while a kernel other than a collective runs
+-- column collective_ns: BIGINT, time while a collective runs
+-- column exposed_ns: BIGINT, time while a collective runs and no other kernel does
 -- column waited_ns: BIGINT, time spent waiting for other ranks in collectives; NULL when no collective could be matched with other ranks
 -- column lost_kernels_ratio: DOUBLE, share of the kernel launches without device work in the median complete step, apart from graph capture; NULL if the steps launch no kernel
 -- column offset_ns: BIGINT, clocks.offset_ns

@@ -5,8 +5,8 @@
 -- maker: replay
 -- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, ranks
 -- empty without: _collective_matches
--- column stage: INTEGER, place in the pipeline, from 0
+-- column stage: INTEGER, position in the pipeline, from 0
 -- column ranks: INTEGER[], ranks of the stage
--- column compute_ns: BIGINT, mean time per step in which the device of a rank computes
--- column bubble_ns: BIGINT, mean time per step in which the device of a rank does only collectives, sends and receives
+-- column compute_ns: BIGINT, mean time per step that a rank's device spends computing
+-- column bubble_ns: BIGINT, mean time per step that a rank's device spends only in collectives, sends and receives
 -- column bubble_ratio: DOUBLE, bubble_ns as a share of the step

@@ -43,7 +43,7 @@ updates AS (
     FROM (SELECT rank, ts FROM slices WHERE rank IN (SELECT rank FROM rarest) AND side = 'host' AND cat = 'cpu_op' AND outermost) AS s
     ASOF JOIN numbered_ends AS e ON e.rank = s.rank AND s.ts >= e.ts WHERE s.ts < e."end" GROUP BY e.rank, e.place
 ),
--- For each update, the updates that are one to eight calls earlier.
+-- Pair each update with the updates one to eight calls earlier.
 earlier AS (
     SELECT rank, place + length AS place, length, ops FROM updates, (SELECT unnest(range(1, 9)) AS length) WHERE place >= length
 ),
@@ -62,7 +62,7 @@ by_optimizer AS (
     FROM numbered_ends AS e JOIN begun AS b USING (rank) LEFT JOIN cycle AS c USING (rank)
     WHERE (e.place + 1) % coalesce(c.length, 1) = 0
 ),
--- From here on: ranks without an optimizer, for which steps are detected from annotations or copies.
+-- The rest is for ranks without an optimizer, whose steps are detected from annotations or copies.
 silent AS (SELECT rank FROM _unmarked_ranks EXCEPT SELECT rank FROM rarest),
 annotations AS (
     SELECT rank, name, ts, lead(ts) OVER (PARTITION BY rank, track, name ORDER BY ts) AS "end" FROM slices

@@ -10,7 +10,7 @@
 -- column source: VARCHAR, iteration or profiler
 WITH annotated AS (
     -- The same annotation may occur on several lanes, or in both categories, at slightly different times. Steps follow
-    -- one another, so an interval that earlier steps overlap by more than half is not a step of its own.
+    -- one another, so an interval that earlier steps overlap by more than half is not a separate step.
     SELECT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end" FROM (
         SELECT rank, name, ts, "end",
                max("end") OVER (PARTITION BY rank ORDER BY ts, "end" DESC, name

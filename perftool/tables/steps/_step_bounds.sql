@@ -1,4 +1,4 @@
--- The bounds of each step, including the device work it launched, and whether it counts.
+-- The bounds of each step, including the device work it launched, and whether the step counts.
 --
 -- A step on a device lasts until the work that it launched is done, and the next step starts at that moment. This is
 -- the rule of PyTorch's TensorBoard plugin. There is one exception: work on another stream that ends after the next
@@ -45,7 +45,7 @@ host_steps AS (
         UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM whole
         UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM without_ops)
 ),
--- A call belongs only to the last step that begins before it; otherwise overlapping steps would count it twice.
+-- A call belongs only to the last step that begins before it, because overlapping steps would otherwise count it twice.
 called AS (
     SELECT c.rank, s.ordinal, c.id AS launch, c.device_ops, c.device_ts, c.device_end
     FROM launches AS c ASOF JOIN host_steps AS s ON s.rank = c.rank AND c.ts >= s.ts
@@ -65,8 +65,8 @@ launched AS (
     FROM called AS c JOIN next_steps AS n USING (rank, ordinal)
     GROUP BY c.rank, c.ordinal
 ),
--- Work launched before the first step may still run when the step begins. On Gaudi, most transfers have no launch;
--- transfers that start inside the step belong to it.
+-- Work launched before the first step may still be running when the step begins. On Gaudi, most transfers have no
+-- launch; transfers that start inside the step belong to it.
 earlier_work AS (
     SELECT d.rank, max(d."end") AS "end"
     FROM _device_work AS d

@@ -1,14 +1,14 @@
--- One row per rank with complete steps: the usual step time, the reference for all times per step.
+-- One row per rank with complete steps: the typical step time, which is the reference for all times per step.
 --
--- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by at least 25
--- %. For iterations of a server it is always the median, because there are several kinds of iterations. A call that
+-- The typical time is the median, or the mean if the steps have two lengths or if mean and median differ by at least 25
+-- %. For iterations of a server, it is always the median, because there are several kinds of iterations. A call that
 -- only one of a few steps makes (one_offs) does not count.
 --
 -- needs: steps, step_lengths, one_offs
 -- empty without: steps
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, number of complete steps
--- column total_ns: BIGINT, total duration of the complete steps, without a call that only one of a few steps makes
+-- column total_ns: BIGINT, total duration of the complete steps, without the calls in one_offs
 -- column uneven: BOOLEAN, whether usual_ns is the mean
 -- column usual_ns: DOUBLE, duration of the mean or the median step
 WITH lengths AS (

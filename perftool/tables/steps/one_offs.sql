@@ -1,9 +1,9 @@
--- One row per rank on a CPU of whose few steps one is long because of a call that no other step makes, such as a plot
--- or an export.
+-- One row per rank on a CPU with few steps, one of which is long because of a call that no other step makes, such as a
+-- plot or an export.
 --
--- Fewer than ten steps do not show how often such a call recurs. So the usual step time, with which gains are compared,
--- leaves the call out. The call takes more than half of the additional time of the step and computes little. Saving a
--- checkpoint, an evaluation and the profiler's own work have their own phase, and no row here.
+-- Fewer than ten steps do not show how often such a call recurs, so the typical step time that gains are compared with
+-- excludes the call. The call takes more than half of the additional time of the step and computes little. Saving a
+-- checkpoint, evaluation and the profiler's own work have their own phases, and no row here.
 --
 -- needs: steps, slices, launches, roles, feeding_tracks
 -- empty without: steps

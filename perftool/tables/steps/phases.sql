@@ -4,8 +4,8 @@
 -- If several phases apply at once, the first in this order counts: the capture of a graph, the profiler's own work,
 -- saving a checkpoint, evaluation during training, start-up, warm-up. Start-up lasts as long as calls that are slow
 -- only once take at least half of the time since the start; later calls of this kind count individually. Warm-up
--- consists of the steps that are left out as warm-up, and of compilation before the first step that counts. Time in
--- which the profiler waits for the device does not count as the profiler's work, because the device works on the
+-- consists of the steps that are left out as warm-up, and of compilation before the first step that counts. Time the
+-- profiler spends waiting for the device does not count as the profiler's work, because the device works on the
 -- recorded steps.
 --
 -- needs: slices, roles, start_up, syncs, _step_bounds, _compile_events, _extents, _stream_captures
@@ -63,7 +63,7 @@ started AS (
     WHERE 2 * l.until >= l."end" - x.host_ts GROUP BY l.rank, x.host_ts
 ),
 steady AS (SELECT rank, min(host_ts) AS ts FROM _step_bounds WHERE NOT partial AND step IS NOT NULL GROUP BY rank),
--- The class is the position of the phase in the order of precedence.
+-- class: precedence of the phase; where phases overlap, the lowest class counts.
 kinds AS (
     SELECT rank, 0 AS class, ts, "end", name FROM _stream_captures
     UNION ALL SELECT rank, 0, ts, "end", name FROM shown WHERE role = 'capture'

@@ -1,11 +1,11 @@
 -- Two rows per rank whose steps have two lengths, because some steps do additional work, such as an evaluation. The
 -- median does not describe such steps.
 --
--- Steps are sorted by length and split where the ratio of neighbours is largest. Their difference must exceed a
--- millisecond, because the operating system causes smaller differences, and be at least half of the shorter neighbour.
--- It must also exceed twice the spread of the short steps, and be at least the spread of the long steps. Each side must
--- have at least two steps and 20 % of all steps. Long steps that precede all short steps are a warm-up. Iterations of a
--- server (prefill, decode) are left out.
+-- Steps are sorted by length and split where the ratio of neighbours is largest. The difference between these
+-- neighbours must exceed a millisecond, because the operating system causes smaller differences, and be at least half
+-- of the shorter neighbour. It must also exceed twice the spread of the short steps, and be at least the spread of the
+-- long steps. Each side must have at least two steps and 20 % of all steps. Long steps that precede all short steps are
+-- a warm-up. Iterations of a server (prefill, decode) are left out.
 --
 -- needs: steps
 -- empty without: steps

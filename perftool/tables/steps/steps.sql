@@ -14,24 +14,24 @@
 -- column host_ts: BIGINT, start of the annotation on the host
 -- column host_end: BIGINT, end of the annotation on the host
 -- column partial: BOOLEAN, whether per-step numbers exclude the step
--- column kernel: BIGINT, ns in which a kernel ran
--- column memcpy: BIGINT, ns in which a copy ran and no kernel did
--- column memset: BIGINT, ns in which a fill ran and nothing in the columns before it did
--- column communication: BIGINT, ns in which a collective ran and nothing in the columns before it did
--- column runtime: BIGINT, ns in which a runtime call ran and nothing in the columns before it did
--- column dataloader: BIGINT, ns in which data was loaded and nothing in the columns before it ran
--- column cpu_op: BIGINT, ns in which a framework op ran and nothing in the columns before it did
+-- column kernel: BIGINT, ns during which a kernel ran
+-- column memcpy: BIGINT, ns during which a copy ran and no kernel did
+-- column memset: BIGINT, ns during which a fill ran and nothing in the columns before it did
+-- column communication: BIGINT, ns during which a collective ran and nothing in the columns before it did
+-- column runtime: BIGINT, ns during which a runtime call ran and nothing in the columns before it did
+-- column dataloader: BIGINT, ns during which data was loaded and nothing in the columns before it ran
+-- column cpu_op: BIGINT, ns during which a framework op ran and nothing in the columns before it did
 -- column other: BIGINT, the rest of the step
--- column compute: BIGINT, ns in which a kernel other than a collective ran
+-- column compute: BIGINT, ns during which a kernel other than a collective ran
 -- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device was idle
--- column copy: BIGINT, ns in which a copy ran and neither compute nor a collective did
--- column fill: BIGINT, ns in which a fill ran and neither compute, nor a collective, nor a copy did
+-- column copy: BIGINT, ns during which a copy ran and neither compute nor a collective did
+-- column fill: BIGINT, ns during which a fill ran and neither compute, nor a collective, nor a copy did
 -- column idle_runtime: BIGINT, ns of runtime calls while the device is idle; differs from runtime only if the CPU is the device
 -- column idle_dataloader: BIGINT, ns of data loading while the device is idle; differs from dataloader only if the CPU is the device
 -- column idle_cpu_op: BIGINT, ns of framework ops while the device is idle; differs from cpu_op only if the CPU is the device
 -- column source: VARCHAR, source of the step's bounds: iteration, profiler, optimizer, annotation or copies (step_marks.source); NULL for a whole recording
 -- column confidence: VARCHAR, step_marks.confidence
--- column left_out: VARCHAR, why per-step numbers exclude a partial step: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
+-- column left_out: VARCHAR, why per-step numbers exclude a partial step: incomplete (not entirely in the recording) or warm-up (the first steps, which compile or start up)
 WITH
 -- Steps may overlap, so time is first split at their bounds. Comparing every stretch with every step would take
 -- quadratic time.
@@ -42,8 +42,8 @@ parts AS (
     FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts GROUP BY b.rank, b.ts, t.mask
 ),
 pieces AS (SELECT p.rank, p.ts, s.part, coalesce(s.device, s.part) AS use, p.ns FROM parts AS p JOIN _mask_meanings AS s USING (mask)),
--- Steps may overlap, so a piece may be in several. Each piece is compared with the last step that begins before it, and
--- with six neighbours of that step.
+-- Steps may overlap, so a piece may be in several steps. Each piece is compared with the last step that begins before
+-- it, and with six neighbours of that step.
 nonempty_steps AS (
     SELECT rank, ordinal, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY ts, ordinal) AS place
     FROM _step_bounds WHERE "end" > ts

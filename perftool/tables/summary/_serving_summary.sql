@@ -1,4 +1,4 @@
--- One row per number of the summary that only language-model servers have. Used by summary.
+-- One row per summary number that exists only for language-model servers. Used by summary.
 --
 -- needs: serving_numbers, serving_intervals, serving_iterations, logged_iterations, token_gaps
 -- empty without: serving_numbers or serving_intervals or serving_iterations or logged_iterations

@@ -1,4 +1,4 @@
--- One row per kind of data loss or repair reported by a reader or by the pairing of begin and end events. Used by
+-- One row per kind of data loss or repair that a reader, or the pairing of begin and end events, reported. Used by
 -- input_issues.
 --
 -- maker: given

@@ -1,4 +1,4 @@
--- Time that the operating system spent providing memory: one row per rank for the recorded steps, one for the steps
+-- Time that the operating system spent providing memory: one row per rank for the recorded steps, and one for the steps
 -- before them.
 --
 -- If the steps before the recorded ones took much more CPU time, they have no row: a first step also compiles kernels.
@@ -16,4 +16,4 @@
 -- column page_faults: BIGINT, minor page faults of the process: first uses of memory that the system had to provide
 -- column faulted_bytes: BIGINT, page_faults times the page size; with huge pages, the system provided more memory
 -- column grown_bytes: BIGINT, growth of the process's resident memory; negative if it shrank
--- column renewed_ns: BIGINT, time of providing freed memory again, estimated as the page faults of (faulted_bytes - abs(grown_bytes)) times the mean system_ns of a page fault, from the row with the most page faults; NULL if page faults alone do not explain system_ns
+-- column renewed_ns: BIGINT, time spent providing freed memory again, estimated as the page faults of (faulted_bytes - abs(grown_bytes)) times the mean system_ns of a page fault, from the row with the most page faults; NULL if page faults alone do not explain system_ns

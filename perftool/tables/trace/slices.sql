@@ -11,7 +11,7 @@
 -- column name: VARCHAR, the event's name
 -- column cat: VARCHAR, normalised category: cpu_op, user_annotation, python_function, runtime, kernel, memcpy, memset, device_annotation, overhead, trace; other categories as written, in lower case
 -- column ts: BIGINT, start in ns, as in the file
--- column dur: BIGINT, duration in ns; may be negative in damaged files
+-- column dur: BIGINT, duration in ns; may be negative in corrupt files
 -- column end: BIGINT, ts + dur
 -- column depth: INTEGER, number of slices on the track that are open when this one starts; 0 on device tracks
 -- column parent: BIGINT, innermost slice on the track that is open when this one starts (slices.id), NULL at depth 0
