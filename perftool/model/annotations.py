@@ -1,4 +1,4 @@
-"""Annotations of a trace: slices and counters that this program adds to the recorded ones."""
+"""Annotations of a trace: slices and counters that this program adds to the recorded events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of a benchmark: measurements, simulations, and the rules that fire on the traces of both forms."""
+"""Results of a benchmark: measurements, simulations, and the rules that fire on the traces of the two forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BenchmarkStatus = Literal["validated", "measured", "simulated", "skipped", "fail
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine that ran the benchmarks. ``load`` is the load average of the minute before the start, if known."""
+    """The machine that ran the benchmarks. ``load`` is the load average over the minute before the start, if known."""
 
     processor: str
     cores: int
@@ -94,10 +94,10 @@ class Proof:
     """What the rules find in the traces of both forms of a benchmark.
 
     ``fired_before``, ``fired_after``: the benchmark's rules that fire on the naive form and on the advised form.
-    ``newly_fired``: other rules that fire only on the advised form. They give further advice, or show a cost of the
-    advised form.
-    ``gain_estimated``: the largest upper bound of the findings, as a share of the naive step; None without one.
-    ``gain_predicted``: the largest gain predicted by replay, as a share of the naive step; None without one.
+    ``newly_fired``: other rules that fire only on the advised form. They give further advice, or point out a cost of
+    the advised form.
+    ``gain_estimated``: the largest upper bound of the findings, as a share of the naive step; None if there is none.
+    ``gain_predicted``: the largest gain predicted by replay, as a share of the naive step; None if there is none.
     ``ratio``: the naive step divided by the advised step, measured without the profiler or from the simulated traces.
     ``interval``: bounds of the measured gain, as shares of the naive step; None if unknown.
     ``max_error``: the difference between the results of the simulated scripts, relative to the naive script's result.

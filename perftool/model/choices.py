@@ -41,7 +41,7 @@ class Color(str, Enum):
     never = "never"
 
 
-# The formats that a configuration may set. A command that does not support the configured one prints text.
+# The formats that a configuration may set. A command that does not support the configured format prints text.
 FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat)))
 
 

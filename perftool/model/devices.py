@@ -17,7 +17,7 @@ _FILE = Path(__file__).parent.parent / "devices.toml"
 # A partition of a device (such as MIG) has the name of the whole device, but less memory. Even a whole device may
 # report up to 6 % less memory because of ECC.
 _LEAST_SHARE = 0.9
-# No device has this many FLOP/s or bytes/s.
+# Rates in FLOP/s or bytes/s must be lower than this; higher rates are implausible.
 _HIGHEST_RATE = 1e21
 
 
@@ -36,7 +36,7 @@ class Peak:
 class DeviceFacts:
     """Facts about a device. Bandwidths are in bytes/s.
 
-    ``spellings``: its names in traces; if empty, only ``name``.
+    ``spellings``: its names in traces; if empty, ``name`` is the only one.
     ``link_bandwidth``: one way, summed over all links to other devices of the host.
     ``matrix_clock``: the MME's clock in Hz, for converting the cycle counts of Gaudi's graph compiler to time.
     ``units``: the number of compute units (SMs, CUs).
@@ -68,7 +68,7 @@ def known_devices() -> tuple[DeviceFacts, ...]:
 
 
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
-    """The device that a trace calls ``spelling``; None without an exact match. Also None for a partition, because its
+    """The device that a trace calls ``spelling``; None if there is no exact match, and for a partition, because its
     rates are unknown.
 
     A partition is recognised by ``memory_bytes``, the memory stated in the trace.
@@ -81,8 +81,8 @@ def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts |
 
 
 def device_named(text: str) -> DeviceFacts | None:
-    """The device that a user calls ``text``: the one with this exact name, or the first whose name contains all words
-    of ``text`` (H100, A100 PCIe).
+    """The device that a user calls ``text``: the device with this exact name, or the first device whose name contains
+    all words of ``text`` (H100, A100 PCIe).
 
     At least one word must contain a digit, because a vendor's name alone does not identify a device.
     """

@@ -44,10 +44,10 @@ class RunSide:
     ``rates``: the rates that the longest ops reach on ``device``.
     ``served``: the metrics that only a language-model server has.
     ``modules``: the modules of one rank by path. Their times exclude submodules.
-    ``steps_from``: the signal that separates steps; None without steps.
+    ``steps_from``: the signal that separates steps; None if there are no steps.
     ``step_unit``: the calls that make up a step; None if the program marks its steps.
-    ``lost``: one sentence per input that was not read in full, and per rank with mostly incomplete steps or mostly
-    missing kernels.
+    ``lost``: one sentence for each input that was not read in full, and for each rank with mostly incomplete steps or
+    mostly missing kernels.
     ``rank_steps``: the number of complete steps by rank.
     ``recorded_per_step_ns``: the length of the recording per step, excluding partial steps; None if unknown.
     ``device_ranks``: the ranks with work on an accelerator; None if unknown.
@@ -119,14 +119,15 @@ class RateChange:
 
     @property
     def factor(self) -> float | None:
-        """The mean time of a call in the new run, divided by that in the base run; None if the shapes differ."""
+        """The mean time of a call in the new run, divided by the mean time in the base run; None if the shapes
+        differ."""
         if not self.shapes or not self.base.kernel_ns or not self.base.calls or not self.new.calls:
             return None
         return (self.new.kernel_ns / self.new.calls) / (self.base.kernel_ns / self.base.calls)
 
     @property
     def by_peaks(self) -> float | None:
-        """The part of ``factor`` due to the devices' different peaks; None if unknown."""
+        """The part of ``factor`` that is due to the different peaks of the devices; None if unknown."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return self.factor * other / one if self.factor and one and other else None
 
@@ -148,7 +149,7 @@ class RateChange:
 
 @dataclass(frozen=True)
 class FusedSide:
-    """The ops that do the work in one run, with their total time in ns and number of calls, both per step."""
+    """The ops that do the work in one run, with their total time in ns and number of calls per step."""
 
     names: tuple[str, ...]
     ns: float
@@ -192,7 +193,7 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of ``diff``. If ``interval`` is None, ``reason`` says why, for example because of too few steps.
+    """The result of ``diff``. If ``interval`` is None, ``reason`` says why, for example that there are too few steps.
 
     ``differences`` describes how the settings differ. ``crossed_findings`` occur in only one run but are barely above
     the threshold of their rule. They count as neither new nor fixed, because noise may have caused them.

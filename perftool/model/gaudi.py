@@ -37,7 +37,7 @@ class Recipe:
 @dataclass(frozen=True)
 class Fallback:
     """An op that fell back to the CPU: ``count`` times in the run, ``traced`` times in the trace, where it took
-    ``time_ns`` in total (both None without a trace of it)."""
+    ``time_ns`` in total (both are None if no trace shows it)."""
 
     op: str
     dtypes: str | None

@@ -18,12 +18,13 @@ ReadingKind = Literal[
     "device",
 ]
 InputKind = Literal["trace", ReadingKind]
-# The kind of issue for the parts of a file that only other programs can read.
+# The kind of issue for parts of a file that only other programs can read.
 UNREAD = "not read"
-# The kind of issue for results of a benchmark client, or pages of a server, that are not used because others are.
+# The kind of issue for results of a benchmark client, or pages of a server, that are not used because other results or
+# pages are used instead.
 UNUSED = "not used"
-# Issues without loss of events: repairs, notes, and events that the recording itself cut off. ``diff`` and ``trend`` do
-# not judge a run with any other issue.
+# Issues without loss of events: repairs, notes, and events that the start or end of the recording truncated. ``diff``
+# and ``trend`` do not judge a run with any other issue.
 _NOTHING_LOST = (
     "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
     "unmatched begins", "begin without end", "end without begin", "rank taken", "rank assumed", "copy",
@@ -52,7 +53,7 @@ class InputFile:
     """One file of an analysis. ``events`` is the number of records used, ``bytes`` the size on disk.
 
     ``events_end`` is the offset, in the uncompressed text, of the bracket that closes a trace's events. It is None if
-    there is no such bracket, its place is unknown, or the text before it is damaged.
+    there is no such bracket, its position is unknown, or the text before it is corrupt.
     """
 
     path: str
@@ -66,10 +67,10 @@ class InputFile:
 
     @property
     def loss(self) -> str:
-        """A sentence about the damage if events were lost; otherwise empty."""
+        """A sentence about the loss if events were lost; otherwise empty."""
         if self.status == "unreadable":
             return self.issues[0].message if self.issues else f"{self.path} cannot be read"
         if self.status == "truncated":
-            return f"{self.path}: the trace is cut off"
+            return f"{self.path}: the trace is truncated"
         lost = (issue for issue in self.issues if issue.kind not in _NOTHING_LOST and issue.bytes != 0)
         return next((f"{self.path}: {issue.message}" for issue in lost), "")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class ServingPhase:
     """The iterations of one phase: prefill, decode, mixed or idle (calls of the model without requests).
 
-    ``share`` is their share of the window. ``batch`` is the mean batch size, weighted by time. Numbers that no
-    annotation states are None.
+    ``share`` is their share of the window. ``batch`` is the mean batch size, weighted by time. Numbers missing from the
+    annotations are None.
     """
 
     name: str

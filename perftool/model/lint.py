@@ -16,7 +16,7 @@ BaselineState = Literal["new", "unchanged"]
 class LintFinding:
     """A finding with the input file it belongs to.
 
-    ``file`` is relative to the project root, with forward slashes. ``baseline`` is None without a baseline. An
+    ``file`` is relative to the project root, with forward slashes. ``baseline`` is None if there is no baseline. An
     ``unchanged`` finding is accepted by the baseline and does not fail the run. ``step_word`` is the run's word for a
     step.
     """
@@ -60,7 +60,7 @@ class LintReport:
 
     ``report``: the report, without absolute paths.
     ``findings``: all findings to list, worst first, including suppressed ones.
-    ``stale``: the baseline entries that no finding matches any more.
+    ``stale``: the baseline entries that no longer match a finding.
     ``idle_ignores``: the per-file ignores (pattern and selector) that suppress nothing in the files they match.
     ``hidden``: the number of findings below --min-severity or --min-confidence.
     """

@@ -1,4 +1,4 @@
-"""The memory that the machine and the control group of this process allow."""
+"""How much memory the machine and the control group of this process allow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 
 def group_limits() -> list[int]:
-    """The limits of the control group in bytes; empty without a limit."""
+    """The memory limits of the control group in bytes; empty if there are none."""
     return [size for limit in _CGROUP_LIMITS if (size := _number(limit)) is not None]
 
 

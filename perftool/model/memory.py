@@ -1,4 +1,4 @@
-"""What the memory of a device contains at its peak."""
+"""What the memory of a device contains at the peak."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class MemoryUse:
     """The memory that one kind of block takes when the memory of ``device`` on ``rank`` is at its peak (``ts_ns``).
 
     ``count`` is None for blocks allocated before the recording. ``makers`` lists the ops that allocated the most.
-    ``allocated`` is all memory allocated at the peak, and ``reserved`` what the allocator holds at that time (None if
-    unknown).
+    ``allocated`` is all memory allocated at the peak, and ``reserved`` is what the allocator holds at that time (None
+    if unknown).
     """
 
     rank: int

@@ -19,7 +19,7 @@ class MetricKind:
     """A metric of the summary.
 
     ``label``: its name in tables. A metric without a label is not shown in tables.
-    ``on_cpu``: the label if the CPU is the device and the label differs; empty if the metric is meaningless there.
+    ``on_cpu``: the label for runs on the CPU, if it differs; empty if the metric is meaningless there.
     ``device``: the only device type that has the metric; None if all have it.
     ``serving``: true if only a language-model server has the metric, so that other runs do not show it.
     ``better``: the desired direction; None if there is none.

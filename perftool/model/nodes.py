@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class NodeRun:
     """One run of a node in a Gaudi recipe, from Intel's trace analyzer. Missing values are None.
 
-    ``run`` is the number of the run, starting at 1. ``lanes`` lanes of the engine work on it, each for between
-    ``min_engine_ns`` and ``max_engine_ns``. Shapes are text. ``expected_ns`` is estimated by the graph compiler.
+    ``run`` is the number of the run, starting at 1. ``lanes`` lanes of the engine work on it, each for
+    ``min_engine_ns`` to ``max_engine_ns``. Shapes are text. ``expected_ns`` is estimated by the graph compiler.
     ``utilisation`` (0 to 1) is the utilisation of the engine.
     """
 
@@ -53,7 +53,7 @@ class GraphNode:
 
     ``guid`` identifies its kernel, ``fused_ops`` the kernels of the nodes fused into it, ``origins`` the nodes of the
     model's graph that it comes from. ``expected_cycles`` is in MME cycles, and ``utilisation`` (0 to 1) is the share of
-    these spent computing. Both are None if the compiler has no estimate.
+    these cycles spent computing. Both are None if the compiler has no estimate.
     """
 
     recipe: int | None

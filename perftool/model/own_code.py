@@ -14,7 +14,7 @@ _COMMANDS = {"bin", "Scripts"}
 # Folders to which torch.compile writes code.
 _GENERATED = "torchinductor_"
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
-# Packages whose code is not the user's. The profiler strips the import folder, so a path starts with the package.
+# Packages whose code is not the user's own. The profiler strips the import folder, so a path starts with the package.
 _FRAMEWORKS = {
     "torch", "torchvision", "torchaudio", "functorch", "triton", "torchgen", "habana_frameworks", "numpy", "PIL",
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
@@ -41,8 +41,8 @@ Line = tuple[str | None, int | None, str]
 
 
 def is_own(file: str, installed: Collection[str] = ()) -> bool:
-    """Whether ``file``, as a trace names it, is the user's own: not generated, and not part of Python, a framework or
-    an installed package.
+    """Whether ``file``, as a trace names it, is the user's own code: not generated, and not part of Python, a framework
+    or an installed package.
 
     ``installed`` lists further packages, each by the first part of its relative paths.
     """

@@ -85,7 +85,7 @@ class MemoryCurve:
 @dataclass(frozen=True)
 class MemorySteps:
     """The memory of a device at the peak of each step. ``kinds`` maps each kind of memory to its bytes in each of
-    ``steps``. In a long recording, only the step with the highest peak of every ``per_column`` steps is shown.
+    ``steps``. In a long recording, only the step with the highest peak in each group of ``per_column`` steps is shown.
     """
 
     rank: int
@@ -100,7 +100,7 @@ class RankTimes:
     """One rank, for comparison with the others. Times cover its complete steps.
 
     ``step_ns`` is the median step, ``breakdown_ns`` the mean over the steps. ``busy_ratio`` is the share of the window
-    in which the device is busy (None without a device). ``exposed_ns`` is the mean exposed communication per step.
+    in which the device is busy (None if there is no device). ``exposed_ns`` is the mean exposed communication per step.
     """
 
     rank: int

@@ -45,7 +45,7 @@ def cores_allowed() -> set[int] | None:
     """The cores that threads of this process may run on; None if the system does not report them (macOS, Windows)."""
     if not hasattr(os, "sched_getaffinity"):
         return None
-    # Check all threads, because OpenMP may have pinned this one to a single core.
+    # Check all threads, because OpenMP may have pinned this thread to a single core.
     found = set(os.sched_getaffinity(0))
     with suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
@@ -55,7 +55,7 @@ def cores_allowed() -> set[int] | None:
 
 
 def cores_quota() -> float | None:
-    """The CPU quota of this process's control groups, in cores; None without a limit."""
+    """The CPU quota of this process's control groups, in cores; None if there is no limit."""
     return min(_quotas(), default=None)
 
 

@@ -177,7 +177,7 @@ class FlightGroup:
     """A process group as seen by one rank. ``members`` is empty if unknown.
 
     ``called`` and ``completed`` are the numbers of the last collectives that this rank called and completed: 0 if there
-    was none, None if batches of sends share the numbering.
+    was no collective, None if batches of sends share the numbering.
     """
 
     rank: int
@@ -240,7 +240,7 @@ class LogReading:
 
 
 def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> LogReading:
-    """Concatenate the records of ``readings``, without merging any."""
+    """Concatenate the records of ``readings`` without merging them."""
     parts = tuple(readings)
     return LogReading(
         fallbacks=tuple(record for part in parts for record in part.fallbacks),

@@ -38,7 +38,7 @@ class ReplayedRun:
 @dataclass(frozen=True)
 class ReplayModel:
     """Some steps of ``rank``, replayed without changes: the mean step takes ``replayed_step_ns`` instead of
-    ``measured_step_ns``, with a relative error of ``error_ratio``.
+    ``measured_step_ns``, a relative error of ``error_ratio``.
 
     If the replay predicts nothing, ``why_not`` says why. If there is nothing to replay, the numbers are None.
     ``best`` contains the best single fix, pair and triple of fixes.

@@ -63,8 +63,8 @@ class Gain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The ``code`` of a finding whose gain counts the same time as that of another finding. If not ``certain``, the two
-    may be disjoint."""
+    """The ``code`` of a finding whose gain counts the same time as the gain of another finding. If not ``certain``, the
+    two gains may be disjoint."""
 
     code: str
     certain: bool
@@ -76,9 +76,9 @@ class Finding:
 
     ``advice`` is false for findings that do not suggest a change to the run, such as those about the trace.
     ``explained_by`` is the code of the finding that explains the largest part of the lost time. The gain excludes that
-    part. ``overlaps`` lists larger findings whose gains count the same time: do not add the gains up. ``fix_gain`` is
-    the gain of all findings of the rule with the same fix on the rank, if there are several and their times are known
-    to be disjoint.
+    part. ``overlaps`` lists larger findings whose gains count the same time, so the gains must not be added up.
+    ``fix_gain`` is the gain of all findings of the rule with the same fix on the rank, if there are several and their
+    times are known to be disjoint.
     """
 
     code: str
@@ -115,13 +115,14 @@ class Finding:
 
     @property
     def late_ranks(self) -> list[int]:
-        """The ranks that others wait for, from the evidence; empty if the evidence has no valid list of them."""
+        """The ranks that others wait for, from the evidence; empty if the evidence has no valid list of ranks."""
         late = self.evidence.get("late_ranks")
         return late if isinstance(late, list) and all(isinstance(rank, int) for rank in late) else []
 
 
 def sum_of(findings: Iterable[Finding]) -> Gain | None:
-    """The sum of the gains of ``findings``: a prediction if all are; None without a gain."""
+    """The sum of the gains of ``findings``; None if none has a gain. The sum is a prediction if all gains are
+    predicted."""
     gains = [found.gain for found in findings if found.gain]
     if not gains:
         return None
@@ -195,7 +196,7 @@ class StepLength:
 class Run:
     """A run. ``kind`` and ``world_size`` are None if the traces do not show them.
 
-    ``steps_from``: the signal that separates steps; None without steps.
+    ``steps_from``: the signal that separates steps; None if there are no steps.
     ``steps_confidence``: how reliable that signal is.
     ``parallel``: how the ranks are split, such as ``tp 4 x dp 2``; None if the process groups do not show it.
     ``lengths``: the short and the long steps, over all ranks; empty unless steps have two lengths.
@@ -226,7 +227,7 @@ def step_word(steps_from: str | None) -> str:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ranks that wait about equally long: ``ns_per_step`` on average, with nothing else running on their devices."""
+    """Ranks that wait about equally long: ``ns_per_step`` on average, while nothing else runs on their devices."""
 
     ranks: tuple[int, ...]
     ns_per_step: int
@@ -234,8 +235,8 @@ class Waiting:
 
 @dataclass(frozen=True)
 class GroupRole:
-    """The process groups that share a ``role``. The largest has ``size`` ranks. ``named`` is false if the role was
-    inferred from the shape of the groups.
+    """The process groups that share a ``role``. The largest group has ``size`` ranks. ``named`` is false if the role
+    was inferred from the shape of the groups.
 
     ``wire_ns`` is the transfer time per step of the slowest group: how long its collectives take once all ranks have
     arrived. ``even_links`` is true if there are several groups and their transfer times are similar.
@@ -294,7 +295,7 @@ class Verdict:
     ``context``: further sentences, most important first: the signal that separates steps, the parts of the recording
     outside the steady phase, and the ops, modules and functions that take the most time.
     ``caveats``: sentences that qualify the headline: losses in the steady steps, steps of two lengths, late or missing
-    ranks, other load.
+    ranks, other load on the machine.
     """
 
     headline: str
@@ -329,9 +330,9 @@ class RankSummary:
     ``step_ns``: the median step.
     ``exposed_ns``: the exposed communication.
     ``waited_ns``: the part of the collective time spent waiting for other ranks.
-    ``offset_ns``: what to add to the rank's times to align them with the lowest rank, accurate to ``spread_ns``.
+    ``offset_ns``: the time to add to the rank's times to align them with the lowest rank, accurate to ``spread_ns``.
     ``recorded_ns``: the time from the first to the last activity in the recording.
-    ``lost_kernels_ratio``: in the median complete step, the share of kernel launches without device work.
+    ``lost_kernels_ratio``: the share of kernel launches without device work in the median complete step.
     """
 
     rank: int

@@ -35,8 +35,8 @@ class Advice:
     texts: tuple[tuple[str, str], ...]
 
     def text_for(self, device: str | None, variant: str | None = None) -> str:
-        """The most specific text: for ``variant`` on ``device`` (key ``slower_cuda``), for the variant, for the device
-        (None when unknown), or for ``any``."""
+        """The most specific text that exists: for ``variant`` on ``device`` (key ``slower_cuda``), for the variant, for
+        the device (None when unknown), or for ``any``."""
         known = dict(self.texts)
         return next(
             (known[key] for key in (f"{variant}_{device}", variant, device, "any") if key in known), self.texts[0][1]
@@ -52,7 +52,8 @@ class Advice:
 
     @property
     def whole(self) -> str:
-        """The complete advice: one text, or a paragraph for each distinct text that names its devices or variants."""
+        """The complete advice: one text or, if texts differ, a paragraph for each that names its devices or
+        variants."""
         texts = self.by_device
         return texts[0][1] if len(texts) == 1 else "\n\n".join(f"For {devices}: {text}" for devices, text in texts)
 

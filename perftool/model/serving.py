@@ -87,7 +87,7 @@ class ClientResult:
 
     @property
     def requests(self) -> float:
-        """The number of successful requests; 0 if the result does not state it."""
+        """The number of successful requests; 0 if the result does not state this number."""
         return self.value("requests")
 
     def value(self, name: str) -> float:
@@ -97,8 +97,8 @@ class ClientResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started. ``started`` is that
-    time in seconds since 1970."""
+    """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started. ``started`` is the
+    time of that start, in seconds since 1970."""
 
     started: float | None
     totals: dict[str, float]

@@ -20,7 +20,8 @@ _MOST_DIGITS = 6
 class Attainable:
     """The ``share`` of the peak that ops of these ``kinds`` reach on good shapes, on ``devices`` (name patterns).
 
-    For the kind ``memory``, it is a share of the memory bandwidth. Empty ``dtypes`` mean all data types.
+    For the kind ``memory``, ``share`` is a share of the memory bandwidth. If ``dtypes`` is empty, the entry applies to
+    all data types.
     """
 
     devices: tuple[str, ...]
@@ -62,7 +63,7 @@ class Reason:
     """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the texts can show any of them.
 
     ``on`` limits the reason to CPUs or to accelerators. If ``reshapes``, the fix does the same operations on other
-    shapes, which may be faster than what is attainable on these: only the peak itself bounds the gain.
+    shapes, which may be faster than what is attainable on the current shapes, so only the peak itself limits the gain.
     """
 
     name: str

@@ -8,12 +8,12 @@ from typing import Literal
 
 from perftool.model.metrics import MetricKind
 
-# Version of the lines of a summary file; docs/trend.md documents them.
+# The version of the lines of a summary file; docs/trend.md documents the lines.
 LINE_VERSION = 1
 # The format of times in these lines, UTC.
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 DEFAULT_METRIC = "step_time_ms"
-# In percent; for ratios, in percentage points.
+# The threshold is in percent; for ratios, it is in percentage points.
 DEFAULT_THRESHOLD = 5.0
 DEFAULT_LAST, MOST_LAST = 100, 500
 # Every level has at least this many runs, so that one bad run has no effect. A verdict needs at least twice as many.
@@ -23,19 +23,19 @@ TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged
 
 @dataclass(frozen=True)
 class RunLine:
-    """One line of a summary file: a run or, where ``rank`` is a number, one of its ranks.
+    """One line of a summary file: a run or, if ``rank`` is a number, one rank of a run.
 
     ``time``: the time of the analysis.
     ``recorded``: the time of the recording (ISO 8601, UTC); empty if the trace does not state it.
     ``name``, ``folder``: the names of the inputs and of their folder.
     ``metrics``: the metrics by name. A value is None if the input lacks the metric.
     ``codes``: the codes of the first findings with advice, in report order.
-    ``origin``: marks inputs that no device recorded (simulated, handMade).
+    ``origin``: marks inputs that were not recorded on a device (simulated, handMade).
     ``lost``: the number of inputs of the run that could not be read in full.
     ``steps_from``, ``step_unit``: the signal that separates steps, and the calls that make up a step; empty if
     unknown.
     ``recorded_per_step_ms``: the length of the recording per step, from the rank where it is largest; None if unknown.
-    ``lost_kernels_ratio``: in the median step, the share of kernel launches without device work, from the rank where it
+    ``lost_kernels_ratio``: the share of kernel launches without device work in the median step, from the rank where it
     is largest; None if unknown.
     """
 
@@ -57,8 +57,8 @@ class RunLine:
 
     @property
     def at(self) -> str:
-        """The time of the recording if it is known and possible, that is, not after that of the analysis. Otherwise,
-        the time of the analysis."""
+        """The time of the recording if it is known and not after the time of the analysis; otherwise, the time of the
+        analysis."""
         return self.recorded if self.recorded and self.recorded <= self.time else self.time
 
     @property
@@ -106,9 +106,9 @@ class Level:
 class Trend:
     """One metric over comparable runs, oldest first.
 
-    ``best``: the best level before the last one; None if there is only one level, or if neither direction is better.
+    ``best``: the best level before the last level; None if there is only one level, or if neither direction is better.
     ``worse``: how much worse the last level is than ``best``: a relative change, or for ratios a difference. It is
-    negative if the last level is better, and None without ``best``.
+    negative if the last level is better, and None if ``best`` is None.
     ``left_out``: the number of runs that are not comparable with the last run.
     ``incomplete``: the number of comparable runs with inputs that could not be read in full.
     ``absent``: the number of other comparable runs whose inputs lack the metric.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 _HALF = re.compile("[\ud800-\udfff]")
-# The JSON escape of a surrogate, and that of a low surrogate if one follows. Each begins with an odd number of
+# The JSON escape of a surrogate, and the escape of a low surrogate if it follows. Each begins with an odd number of
 # backslashes; an even number of backslashes stands for literal ones.
 _ESCAPED = re.compile(r"(?<!\\)(\\+)u([dD][89a-fA-F][0-9a-fA-F]{2})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?")
 _SECOND = 0xDC00

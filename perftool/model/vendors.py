@@ -1,4 +1,4 @@
-"""The names used in traces and what they mean, from the files in ``vendors``."""
+"""The names used in traces and their meanings, from the files in ``vendors``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Vendor:
 
 @cache
 def vendors(folder: Path = FOLDER) -> tuple[Vendor, ...]:
-    """All vendors. If a run shows signs of several, the first of them takes precedence."""
+    """All vendors. If a run shows signs of several vendors, the first takes precedence."""
     files = sorted(folder.glob("*.toml"))
     read = [_vendor(tomli.loads(file.read_text(encoding="utf-8"))) for file in files]
     return tuple(sorted(read, key=lambda vendor: vendor.precedence))

@@ -60,7 +60,7 @@ class WhatIf:
 
     ``error_ratio``: the deviation of the unchanged replay from the measured step.
     ``bounds``: upper bounds for fixes that cannot be replayed, or that mainly affect steps that are not replayed.
-    ``mean_step_ns``: the mean of all steps if it is far above that of the replayed, typical steps; otherwise None.
+    ``mean_step_ns``: the mean of all steps if it is far above the mean of the replayed, typical steps; otherwise None.
     ``step_word``: the run's word for a step.
     """
 

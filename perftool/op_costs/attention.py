@@ -14,7 +14,7 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """The positions of an op's arguments; None for arguments that it does not have. Key and value follow ``query``.
+    """The positions of an op's arguments; None for arguments that the op does not have. Key and value follow ``query``.
 
     ``packed`` is the argument with the sequence lengths if one tensor contains several sequences. ``heads`` is not an
     argument, but the dimension of q, k and v that counts the heads.

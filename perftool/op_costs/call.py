@@ -18,7 +18,7 @@ _TYPES = {
     "long int": (8, None), "long": (8, None), "int": (4, None), "short": (2, None), "signed char": (1, "int8"),
     "unsigned char": (1, None), "bool": (1, None),
 }  # fmt: skip
-# The same types by the names of c10::ScalarType, which traces of other tools use.
+# The same types by their c10::ScalarType names, which traces of other tools use.
 _NAMED = {
     "Double": "double", "Float": "float", "Half": "c10::Half", "BFloat16": "c10::BFloat16", "Long": "long int",
     "Int": "int", "Short": "short", "Char": "signed char", "Byte": "unsigned char", "Bool": "bool",
@@ -112,7 +112,7 @@ class Call:
         return [Tensor(shape_of(dims), kind) for dims in listed]
 
     def tensors(self, first: int = 0, end: int | None = None) -> list[Tensor]:
-        """The tensors from ``first`` up to ``end`` (exclusive). Skips arguments that are not tensors."""
+        """The tensors from ``first`` up to ``end`` (exclusive). Arguments that are not tensors are skipped."""
         positions = range(first, len(self.types) if end is None else end)
         return [self.tensor(position) for position in positions if self.has(position)]
 
@@ -125,7 +125,8 @@ class Call:
         return position < len(self.scalars) and self.scalars[position] not in ("", None)
 
     def text(self, position: int) -> str:
-        """The recorded text of the scalar at ``position``, "" for None. Raises NoModelError if it was not recorded."""
+        """The recorded text of the scalar at ``position``; it is "" for None. Raises NoModelError if no text was
+        recorded."""
         if position >= len(self.scalars) or not isinstance(self.scalars[position], str):
             raise NoModelError(f"no argument at {position}")
         return str(self.scalars[position])
@@ -137,7 +138,8 @@ class Call:
         return text == "True"
 
     def numbers(self, position: int) -> list[int]:
-        """The integers at ``position``, one or a list; empty for None. Raises NoModelError for anything else."""
+        """The integer or the list of integers at ``position``, as a list; empty for None. Raises NoModelError for
+        anything else."""
         text = self.text(position)
         if text.startswith("(") and text.endswith(")"):
             text = f"[{text[1:-1].rstrip(', ')}]"
@@ -161,7 +163,7 @@ class Call:
 
 
 def spelled(types: Sequence[Any]) -> list[Any]:
-    """``types`` under the names that PyTorch's profiler uses."""
+    """``types``, by the names that PyTorch's profiler uses."""
     return [_NAMED.get(one, one) if isinstance(one, str) else "" for one in types]
 
 

@@ -17,7 +17,7 @@ from perftool.op_costs.windows import each, window_count
 
 @dataclass(frozen=True)
 class Convolution:
-    """The positions of a convolution op's arguments; None for arguments that it does not have. ``term`` is a tensor
+    """The positions of a convolution op's arguments; None for arguments that the op does not have. ``term`` is a tensor
     that the op adds to the result."""
 
     stride: int
@@ -48,7 +48,7 @@ class Convolution:
         return max(call.numbers(self.dilation), default=1)
 
     def result(self, call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
-        """The shape of the result. Raises NoModelError if the record does not show it."""
+        """The shape of the result. Raises NoModelError if the recording does not show it."""
         kernel, inside = weight.dims[2:], x.dims[2:]
         if not kernel or len(kernel) != len(inside) or 0 in weight.dims:
             raise NoModelError("not a convolution of a batch")
@@ -86,14 +86,14 @@ def _backward(call: Call, wanted_at: int = 10, transposed_at: int | None = 7) ->
     once = _inner(x if transposed else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count
     # Each gradient is written, and its kernel reads the other tensor: the gradient of the input needs the weight, and
-    # vice versa.
+    # the gradient of the weight needs the input.
     size = moved(gradient) + (of_input + of_weight) * (x.bytes + weight.bytes)
     bias = gradient.shaped(gradient.dims[1:2])
     return Cost(flops, size + of_bias * bias.bytes, "matrix", x.rate_name)
 
 
 def _gradient(call: Call, of_weight: bool) -> Cost:
-    """The cost of the ops before PyTorch 1.11 that compute only the gradient of the input or of the weight. Their
+    """The cost of ops in PyTorch before 1.11 that compute only the gradient of the input or of the weight. Their
     arguments are the size of that gradient, the gradient of the result, and the weight or the input. If the size was
     not recorded, the shapes come from the enclosing op.
     """

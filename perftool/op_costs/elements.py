@@ -1,7 +1,7 @@
 """Pointwise ops, reductions, copies and fills: one operation per element of the result, or of the reduced tensor. A
 function (exp, erf, a square root) counts as one operation, because these ops are memory-bound anyway. Copies, fills and
-conversions take no operations. Ops that fill a tensor with random numbers have no model: they are limited by their
-generator, whose rate is not published.
+conversions take no operations. Ops that fill a tensor with random numbers have no model, because they are limited by
+the random number generator, whose rate is not published.
 """
 
 from __future__ import annotations

@@ -34,11 +34,12 @@ class Mixture:
 
     @property
     def rows(self) -> int:
-        """The mean number of rows per expert that has any; at least one."""
+        """The mean number of rows per expert that has tokens; at least one."""
         return max(round(self.tokens * self.choices / max(self._reached(), 1)), 1)
 
     def cost(self) -> Cost:
-        """The operations of both matmuls; the bytes of input, result and weights of experts with tokens."""
+        """The operations of both matmuls, and the bytes of the input, the result and the weights of experts with
+        tokens."""
         flops = 2 * self.tokens * self.choices * self.hidden * (self.up + self.inner)
         size = moved(self.x, self.x) + round(self._reached() * self.expert_bytes)
         return Cost(flops, size, "matrix", self.dtype)
@@ -105,8 +106,8 @@ def _by_grids(call: Call) -> Mixture:
 
 
 def _choices(tokens: int, experts: int, tile: int, blocks: int) -> int:
-    """The number of experts per token for which the tokens can fill ``blocks`` tiles. Raises NoModelError unless it is
-    unique."""
+    """The number of experts per token for which the tokens can fill ``blocks`` tiles. Raises NoModelError unless
+    exactly one number fits."""
     found = []
     for choices in range(1, min(experts, 64) + 1):
         filled = min(experts, tokens * choices)

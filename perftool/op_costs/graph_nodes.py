@@ -17,7 +17,7 @@ def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> 
 
     A matmul takes 2 m k n operations if its result is m x n and its operands share k, whether or not they are
     transposed. A convolution takes two operations for each pair of an element of the result and a weight of its
-    channel. Each of its gradients takes as many.
+    channel. Each gradient takes as many operations as the convolution.
     """
     if not outputs or len(inputs) < 2 or any(0 in shape or not shape for shape in (*inputs[:2], outputs[0])):
         return None

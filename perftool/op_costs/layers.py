@@ -7,7 +7,8 @@ Operations per element, from the textbook formulas:
 * normalisation w (x - mean) / deviation + b: 8 (sum, difference, square, sum, difference, quotient, product, sum)
 * RMS normalisation w x / root: 4 (square, sum, quotient, product)
 
-Bytes do not include the statistics of the rows. Embeddings only move bytes, apart from adding their gradients.
+Bytes do not include the statistics of the rows. Embeddings only move bytes, except that their backward pass adds
+gradients.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from perftool.op_costs.cost import Cost, moved
 @dataclass(frozen=True)
 class _Normalisation:
     """A normalisation, with the positions of the input ``x``, of further inputs (``read``), and of the ``weights`` that
-    get a gradient. A weight that is listed twice stands for the weight and the bias."""
+    get a gradient. If a position is listed twice, it stands for the weight and the bias."""
 
     per_element: int
     read: tuple[int, ...]
@@ -74,7 +75,7 @@ def _gather(call: Call) -> Cost:
 
 
 def _embedding_backward(call: Call) -> Cost:
-    """The gradient of an embedding, which adds rows to the gradient of the table and writes all of it."""
+    """The gradient of an embedding, which adds rows to the gradient of the table and writes the whole table."""
     gradient, chosen = call.tensor(0), call.tensor(1)
     rows = call.numbers(2)
     if len(rows) != 1 or not gradient.dims or rows[0] < 0:

@@ -3,7 +3,7 @@
 The new form is ``execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)``. If a sequence has
 q queries and k keys, the four numbers are the sums of q, k, q q and q k over the requests that start (context), and
 over those that continue (generation). The old form is ``execute_context_1(888_788544)_generation_0(0)``; it has only
-the sums of q and q q over the requests that start, so it is read only if no request continues.
+the sums of q and q q over the requests that start, so it can be used only if no request continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Lengths:
 
 
 def lengths_of(annotation: str) -> Lengths:
-    """Read the sums in ``annotation``. Raises NoModelError if it contains none."""
+    """Read the sums in ``annotation``. Raises NoModelError if it contains no sums."""
     sums = [[int(number[:_LONGEST]) for number in found] for found in _SUMS.findall(annotation)]
     if sums:
         queries, keys, squares, products = (sum(column) for column in zip(*sums, strict=True))

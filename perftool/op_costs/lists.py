@@ -1,6 +1,6 @@
 """Ops over lists of tensors: concatenations, ``_foreach`` ops and fused optimizers.
 
-Operations of a fused optimizer per parameter, from its update rule:
+Operations of a fused optimizer per parameter, according to its update rule:
 
 * Adam (Kingma and Ba 2015, algorithm 1): 3 for the first moment, 4 for the second, 3 for root, quotient and eps, 3 for
   the step; AdamW 2 more for the decay. The bias corrections are numbers, not tensors, so they do not count.
@@ -25,7 +25,7 @@ def _cat(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Foreach:
-    """An op that reads ``lists`` lists of tensors (the first one only if ``reads_first``). Its results are as large as
+    """An op that reads ``lists`` lists of tensors (the first one only if ``reads_first``). The results are as large as
     the first list."""
 
     lists: int = 1

@@ -1,7 +1,7 @@
 """Matmuls with low-bit weights, by their public signatures in vLLM (csrc/torch_bindings.cpp), SGLang, AITER,
 bitsandbytes and PyTorch.
 
-Operations are counted as for a plain matmul. Bytes are those of the tensors as stored, including packed weights and
+Operations are counted as for a plain matmul. Bytes are the sizes of the tensors as stored, including packed weights and
 scales. If both operands are narrow, the matmul runs at the rate of the narrow type. If only the weights are narrow, the
 kernel converts them first, and the matmul runs at the rate of the other operand.
 """
@@ -17,12 +17,12 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class Quantised:
-    """A matmul op. ``a`` is the position of the left operand, and ``weight`` that of the right one (None if it depends
-    on the version).
+    """A matmul op. ``a`` is the position of the left operand, and ``weight`` is the position of the right operand (None
+    if it depends on the version).
 
     ``columns`` returns the number of columns of the matmul. ``result`` is the position of an output argument; if there
-    is none, ``made`` is the type of the output that the op creates (by default that of ``a``). ``packed_rows`` elements
-    of ``a`` share a byte.
+    is none, ``made`` is the type of the output that the op creates (by default the type of ``a``). ``packed_rows``
+    elements of ``a`` share a byte.
     """
 
     columns: Callable[[Call, Tensor, Tensor], int]

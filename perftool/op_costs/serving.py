@@ -1,7 +1,7 @@
 """Custom ops with public signatures in vLLM (csrc/torch_bindings.cpp), AITER and the package flash-attn.
 
 Operations per element: RMS normalisation 4 (as in ``layers``), and 1 for the residual; a rotation 3 (4 products and 2
-sums for two elements); an activation times a gate 2; a quantisation 1. A cache write touches only the listed slots.
+sums for two elements); an activation times a gate 2; a quantisation 1. A cache write accesses only the listed slots.
 """
 
 from __future__ import annotations

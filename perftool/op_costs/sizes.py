@@ -27,7 +27,7 @@ _GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one call. A size is None if the op does not have it, or if the record does not show it.
+    """The sizes of one call. A size is None if the op does not have it, or if the recording does not show it.
 
     ``batch`` is the number of matmuls, each with ``m`` rows, ``n`` columns and ``k`` terms. ``groups`` is the number of
     groups in a grouped matmul or convolution, or of experts in a mixture. A convolution has ``channels`` in its input,

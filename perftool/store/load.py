@@ -82,7 +82,7 @@ def load_trace(
             share(loading)
     trace.finish()
     if RANKS_KEY in trace.metadata:
-        raise InputError(f"{path}: a timeline of several ranks, as annotate writes it; pass the traces of the ranks")
+        raise InputError(f"{path}: a timeline of several ranks, written by annotate; pass the traces of the ranks")
     rank = rank_for(trace.metadata)
     _settle_rank(here(), batches.rank, rank)
     if trace.bare and not _has_phase(here(), rank):
@@ -221,7 +221,7 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
     """Append the events of JSON array files as events of ``rank``; return their number. With ``exact``, times are read
     as text."""
     form = _EXACT_TIME if exact else _FAST_TIME
-    # Not DOUBLE, which would turn a time ``true`` into 1 us.
+    # Read times as VARCHAR, because DOUBLE would turn the time ``true`` into 1 us.
     columns = {**_COLUMNS, "ts": "VARCHAR", "dur": "VARCHAR", "args": "JSON"}
     read = "*" if exact else "* REPLACE (try_cast(ts AS DOUBLE) AS ts, try_cast(dur AS DOUBLE) AS dur)"
     name = _CUT_NAME.format("name")

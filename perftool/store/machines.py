@@ -141,7 +141,7 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 
 
 def device_of(found: Any) -> str | None:
-    """The name of the CPU whose measured rates ``found`` contains; None if it contains no rates.
+    """The name of the CPU described in ``found``, if ``found`` contains its measured rates; otherwise None.
 
     The name includes the number of threads, because the rates depend on it.
     """

@@ -26,7 +26,7 @@ EXPORTED = (
     "_annotation_work", "_called_op_work", "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours",
     "_apart_stretches",
 )  # fmt: skip
-# Tables whose numbers are never NULL; the report calculates with them.
+# Tables whose numbers must not be NULL, because the report calculates with them.
 _WITHOUT_NULL = ("steps", "_phase_totals", "_efficiency_ops")
 # The limit for one table of one part. A large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000

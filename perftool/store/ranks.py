@@ -67,16 +67,15 @@ def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
     """Report a trace that states one rank but gets another ``rank``."""
     if stated in (None, rank):
         return ()
-    return (ImportIssue("rank taken", 1, f"rank {stated} was read before; this file is shown as rank {rank}"),)
+    return (ImportIssue("rank taken", 1, f"rank {stated} was already read; this file is shown as rank {rank}"),)
 
 
 def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
     """Report a trace that does not state its rank and gets ``rank``."""
     if stated is not None:
         return ()
-    return (
-        ImportIssue("rank assumed", 1, f"the trace does not state its rank; its host, process and name suggest {rank}"),
-    )
+    text = f"the trace does not state its rank; its host, process and name suggest rank {rank}"
+    return (ImportIssue("rank assumed", 1, text),)
 
 
 def ranks_of_run(

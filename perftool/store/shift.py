@@ -23,7 +23,7 @@ class Shift:
         return f'CASE WHEN rank IN ({ranks}) THEN "{column}" + ({self.ns}) ELSE "{column}" END'
 
     def row(self, row: Mapping[str, Any], rank: int | None) -> Mapping[str, Any]:
-        """Shift the times of a rule's ``row`` about ``rank``: those of its place and of related places."""
+        """Shift the times in a rule's ``row`` about ``rank``: the times of its own place and of related places."""
         if not self or rank not in self.ranks:
             return row
         return {

@@ -62,7 +62,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[
 
 
 def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
-    """The reasons ``found`` for ``row``, and the texts of the first one."""
+    """The columns with the reasons ``found`` for ``row``, and with the texts of the first reason."""
     reason = next((reason for reason in shortfalls().reason if reason.name in found[:1]), None)
     if reason is None:
         fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}

@@ -114,7 +114,7 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
     assert sorted(kernels) == sorted((f"rank {rank}: 0", ts) for rank in (0, 1) for ts in (110.0, 510.0, 910.0, 1310.0))
 
     assert run("analyze", "all.json") == 2
-    assert ": a timeline of several ranks, as annotate writes it; pass the traces of the ranks" in run.err
+    assert ": a timeline of several ranks, written by annotate; pass the traces of the ranks" in run.err
 
 
 @pytest.mark.parametrize("batch_bytes", [batch.BATCH_BYTES, 1])

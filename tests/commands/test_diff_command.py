@@ -123,8 +123,8 @@ INCOMPLETE = "the new run is incomplete, so it is not judged: new/rank1.json"
     [
         (b"\x1f\x8b\x08" + bytes(5) + b"\0\3" + b"garbage" * 999, ".gz",
          f"{INCOMPLETE}.gz: the gzip stream is damaged", "The new run is incomplete: new/rank1.json.gz: the gzip"),
-        (SLOW[: len(SLOW) // 2], "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is cut off."),
-        (b'{"traceEvents":[garbage' * 500, "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is"),
+        (SLOW[: len(SLOW) // 2], "", f"{INCOMPLETE}: the trace is truncated", "new/rank1.json: the trace is"),
+        (b'{"traceEvents":[garbage' * 500, "", f"{INCOMPLETE}: the trace is truncated", "new/rank1.json: the trace is"),
         (SLOW[:800] + bytes(400) + SLOW[1200:], "", f"{INCOMPLETE}: 1 event (", "new/rank1.json: 1 event ("),
         (b"", "", f"{INCOMPLETE}: empty file", "The new run is incomplete: new/rank1.json: empty file."),
         (rank_of(1, 2000, 0), "",
@@ -147,13 +147,13 @@ def test_the_gate_fails_for_a_saved_report_on_a_cut_off_trace(run: Run) -> None:
     base = folder_of("base", rank_of(0, 1000), rank_of(1, 1000))
     new = folder_of("new", rank_of(0, 1000), SLOW[: len(SLOW) // 2])
     assert run("analyze", "--select", "GAP101", new, "--output-format", "json", "-o", "report.json") == 0
-    note = "run is incomplete: new/rank1.json: the trace is cut off."
+    note = "run is incomplete: new/rank1.json: the trace is truncated."
     assert run(*DIFF, base, "report.json", "--output-format", "markdown", "--fail-if", "slower:5%") == 2
     assert f"The new {note}" in run.out
     assert run(*DIFF, "report.json", base, "--fail-if", "slower:5%") == 2
     assert f"The base {note}" in run.out
     assert run(*DIFF, base, "report.json", "--output-format", "json") == 0
-    assert json.loads(run.out)["new"]["lost"] == ["new/rank1.json: the trace is cut off"]
+    assert json.loads(run.out)["new"]["lost"] == ["new/rank1.json: the trace is truncated"]
 
 
 def without_steps(rank: int, dur_us: int) -> bytes:
@@ -481,7 +481,7 @@ def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_h
     Path("base.json").write_bytes(document(passes(10, 1000)))
     Path("new.json").write_bytes(document([*passes(10, 1000, on_device=False), *late_work(0, "k", 6, 500_000)]))
     assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert "new.json: 1 device event of impossible length set aside (the first: k at ts " in run.err
+    assert "new.json: 1 device event of impossible length was set aside (the first: k at ts " in run.err
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_tables_made_by_hand_are_refused_in_words(
         connection.execute(f"COPY (SELECT {query}) TO 'new.parquet'")
     monkeypatch.setattr("perftool.store.rank_export.MOST_ROWS", 20)
     Path("hand.part").write_bytes(changed(run[0], {table: Path("new.parquet").read_bytes()}))
-    with pytest.raises(InputError, match=f"the tables of a part are damaged; make the part again .*{says}"):
+    with pytest.raises(InputError, match=f"the tables of a part are corrupt; export the part again .*{says}"):
         analyze(["hand.part"], [])
 
 
@@ -211,7 +211,7 @@ def test_repeated_content_is_bounded_by_the_size_of_the_part(run: list[str], que
         connection.execute(f"COPY ({query}) TO 'new.parquet' (COMPRESSION zstd)")
     assert Path("new.parquet").stat().st_size < 64 << 10
     Path("hand.part").write_bytes(changed(run[0], {"tracks": Path("new.parquet").read_bytes()}))
-    with pytest.raises(InputError, match=f"the tables of a part are damaged; make the part again .*{says}"):
+    with pytest.raises(InputError, match=f"the tables of a part are corrupt; export the part again .*{says}"):
         analyze(["hand.part"], [])
 
 
@@ -226,7 +226,7 @@ def test_texts_in_lists_are_bounded_by_the_size_of_the_part(run: list[str]) -> N
         ((size,),) = connection.execute(sizes).fetchall()
     table.write_bytes(table.read_bytes().replace(zigzag(size), zigzag(1 << 21)))
     Path("hand.part").write_bytes(changed(run[0], {"recipes": table.read_bytes()}))
-    with pytest.raises(InputError, match=r"the tables of a part are damaged; .*recipes repeats its texts too often"):
+    with pytest.raises(InputError, match=r"the tables of a part are corrupt; .*recipes repeats its texts too often"):
         analyze(["hand.part"], [])
 
 
@@ -336,7 +336,7 @@ def test_a_damaged_text_in_a_table_is_refused_in_a_sentence(run: list[str]) -> N
     # Damage a column name, which DuckDB then repeats when its error message lists the existing columns.
     at = table.index(b"\x18\x06engine") + 2
     Path("hand.part").write_bytes(changed(run[0], {"tracks": table[:at] + b"\xff" + table[at + 1 :]}))
-    with pytest.raises(InputError, match="the tables of a part are damaged; make the part again"):
+    with pytest.raises(InputError, match="the tables of a part are corrupt; export the part again"):
         analyze(["hand.part"], [])
 
 

@@ -235,8 +235,8 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
     assert [read.rank for read in joined.inputs] == [2, 0, 1]
     issues = [issue.message for read in joined.inputs for issue in read.issues]
     assert issues == [
-        "the trace does not state its rank; its host, process and name suggest 2",
-        "rank 0 was read before; this file is shown as rank 1",
+        "the trace does not state its rank; its host, process and name suggest rank 2",
+        "rank 0 was already read; this file is shown as rank 1",
     ]
 
 

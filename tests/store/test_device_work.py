@@ -17,7 +17,7 @@ REASONS: dict[str | None, list[Event]] = {
     "impossible length": [kernel("odd", 10, 2**60 // 1000)],
     "longer than the whole recording": [HOST, kernel("odd", 10, 1001)],
     "ends after the recording": [HOST, instant("Record Window End", 1100), kernel("odd", 1090, 20)],
-    "spans later work of its own stream": [HOST, kernel("odd", 10, 500), *LATER],
+    "overlaps later work on its own stream": [HOST, kernel("odd", 10, 500), *LATER],
 }
 
 

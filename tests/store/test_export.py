@@ -91,7 +91,7 @@ def test_text_beyond_a_cell_is_cut_with_a_note(tmp_path: Path) -> None:
     with store_over([*EVENTS, x("n", 60, 5, **{"Input Dims": [[10] + [1] * 16_381]})]) as store:
         said = store.export(["ops"], export.write_workbook, tmp_path / "run.xlsx")
 
-    assert said == ["ops: 1 text was cut to the 32,767 characters that a cell holds"]
+    assert said == ["ops: 1 text was truncated to the 32,767 characters that a cell holds"]
 
 
 def test_a_failed_export_leaves_no_folder_and_replaces_none(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_common_names_of_devices_are_known(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("text", ["NVIDIA", "", "H1000", "MI300", "A100 HBM9"])
 def test_an_unknown_name_lists_the_known_ones(text: str) -> None:
-    with pytest.raises(InputError, match=r"is unknown; name one of GAUDI, .*MTIA 2i, or a peaks file"):
+    with pytest.raises(InputError, match=r"is unknown; use one of GAUDI, .*MTIA 2i, or a peaks file"):
         find_requested(text)
 
 

@@ -266,7 +266,7 @@ def test_calls_that_name_their_kernels_need_no_device_events(tmp_path: Path) -> 
 
 
 def test_a_capture_without_kernels_gives_a_message(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no op of this trace launches a kernel whose name is recorded"):
+    with pytest.raises(InputError, match="no op in this trace launches a kernel whose name is recorded"):
         captured(tmp_path, x("aten::mm", 0, 20))
 
 

@@ -255,7 +255,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('PATH', 'events without times', 3, None, None,
          '3 events with no start time or an invalid duration were left out'),
         ('PATH', 'impossible device events', 1, None, None,
-         '1 device event of impossible length set aside (the first: impossible at ts 60.000); record again'),
+         '1 device event of impossible length was set aside (the first: impossible at ts 60.000); record again'),
         ('PATH', 'unmatched begins', 1, None, None,
          '1 slice without an end is assumed to end with the slice around it'),
         ('PATH', 'unmatched ends', 1, None, None,

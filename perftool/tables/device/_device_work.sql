@@ -63,7 +63,7 @@ SELECT w.id, w.rank, w.track, w.name, w.cat,
             WHEN w."end" > e.recorded_until THEN 'ends after the recording'
             -- Branches of a device graph share the lane of the stream that launched the graph.
             WHEN w.engine IS NULL AND coalesce(a[4], '0') = '0' AND fourth_next < w."end"
-                THEN 'spans later work of its own stream'
+                THEN 'overlaps later work on its own stream'
        END AS set_aside
 FROM work AS w
 LEFT JOIN _extents AS e USING (rank)

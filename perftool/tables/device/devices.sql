@@ -5,6 +5,6 @@
 -- column name: VARCHAR, name in the trace, for example GAUDI2
 -- column memory_bytes: BIGINT, size of the memory, NULL if not recorded
 -- column published_bytes: BIGINT, published size of the memory of the known device
--- column known: VARCHAR, the matching device of device_facts; NULL without an exact match
+-- column known: VARCHAR, the matching device of device_facts; NULL if there is no exact match
 -- column units: INTEGER, compute units (SMs, CUs) according to the trace, else as published
 -- column capability: INTEGER, CUDA compute capability, times 10, according to the trace, else as published

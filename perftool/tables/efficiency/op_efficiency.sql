@@ -17,8 +17,8 @@
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded (record_shapes=True)
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
 -- column calls: BIGINT, number of calls that launched work; number of kernels if no op launched them
--- column flops: DOUBLE, operations of one call, NULL without a cost model
--- column bytes: DOUBLE, bytes of device memory that one call reads and writes, NULL without a cost model
+-- column flops: DOUBLE, operations of one call, NULL if there is no cost model
+-- column bytes: DOUBLE, bytes of device memory that one call reads and writes, NULL if there is no cost model
 -- column kernel_ns: BIGINT, total time of the work of all calls in ns
 -- column tflops: DOUBLE, achieved TFLOP/s
 -- column tbytes: DOUBLE, achieved TB/s

@@ -8,7 +8,7 @@
 -- column monitor: VARCHAR, name of the monitor in the trace (HW event name)
 -- column role: VARCHAR, work or point, from the vendor file; NULL for an unknown name
 -- column events: BIGINT, number of events with a length that the monitor ended
--- column ns: BIGINT, total duration of these events over all lanes, with overlaps
+-- column ns: BIGINT, total duration of these events over all lanes, including overlaps
 WITH ended AS (
     SELECT s.rank, t.engine, r.args ->> 'HW event name' AS monitor, s.dur
     FROM slices AS s JOIN tracks AS t ON t.id = s.track JOIN raw AS r ON r.rowid = s.id

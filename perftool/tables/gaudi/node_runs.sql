@@ -2,7 +2,7 @@
 --
 -- An execution ends when no lane works on the node and one of these follows: other work on that engine, work of another
 -- launch, or a lane that already ran the node. An execution is split into runs at times when no lane works and the
--- number of activations is a multiple of the cores; in the only public recording, of a Gaudi 3, this agrees with
+-- number of activations is a multiple of the cores; in the only public recording, of a Gaudi 3, the result agrees with
 -- Intel's analyzer. Only traces of a Gaudi 3 show cores; on other devices, an execution is one run.
 --
 -- Where no trace shows the work, the runs come from Intel's trace analyzer, which does not state the recipe.

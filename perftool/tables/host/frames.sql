@@ -12,7 +12,7 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column file: VARCHAR, source file as recorded; NULL for modules, built-in functions, ops and annotations
--- column line: INTEGER, first line of the function; NULL without a file, and for a function that was already running when the recording began
+-- column line: INTEGER, first line of the function; NULL if there is no file, and for a function that was already running when the recording began
 -- column function: VARCHAR, name of the function, module (for example nn.Module: Linear_0), op or annotation
 -- column call_line: INTEGER, line of the call in the user's own function; NULL where it is not recorded (record and perftool.profile record it)
 -- column stack: VARCHAR, the whole call stack of an op or annotation, the innermost line first; NULL for a function

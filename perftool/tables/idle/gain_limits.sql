@@ -13,7 +13,7 @@
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: idle time in the steady phase as a share of the window
 -- column unsteady: VARCHAR, why no gains for steady steps are derived from the rank; NULL if they are
--- column reported_by: VARCHAR, code of the rule that reports this reason; NULL without a reason
+-- column reported_by: VARCHAR, code of the rule that reports this reason; NULL if there is none
 -- column device_ratio: DOUBLE, for fixes that relieve the device: share of the window for which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After the last submission of a recording, the host has nothing left to submit.
@@ -49,10 +49,10 @@ idle AS (
 )
 -- A device that is idle throughout the window does not wait for the host, so relieving the host gains nothing.
 SELECT t.rank, CASE WHEN i.whole >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
-       CASE WHEN n.thinned THEN 'most events of the recording are missing'
-            WHEN x.many THEN 'many kernels of the recording are missing'
-            WHEN i.capture > 0.2 * t.dur THEN 'the recording shows the capture of graphs'
-            WHEN i.start_up > 0.2 * t.dur THEN 'the recording shows the start-up of the process' END AS unsteady,
+       CASE WHEN n.thinned THEN 'most events are missing from the recording'
+            WHEN x.many THEN 'many kernels are missing from the recording'
+            WHEN i.capture > 0.2 * t.dur THEN 'the recording contains graph capture'
+            WHEN i.start_up > 0.2 * t.dur THEN 'the recording contains the start-up of the process' END AS unsteady,
        CASE WHEN n.thinned THEN 'TRC109' WHEN x.many THEN 'TRC113' WHEN unsteady IS NOT NULL THEN 'STP103' END AS reported_by,
        CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
 FROM windows AS t

@@ -8,7 +8,7 @@
 -- column dtypes: VARCHAR, argument types, from log lines about individual calls
 -- column count: BIGINT, number of executions on the CPU: in the whole run if logs or metrics report them, else in the trace
 -- column traced: BIGINT, number of executions in the trace
--- column time_ns: BIGINT, time of the executions in the trace, including copies and waiting; NULL without a trace
+-- column time_ns: BIGINT, time of the executions in the trace, including copies and waiting; NULL if there is no trace
 -- column registered: BOOLEAN, whether release 1.19 of the bridge has a kernel for the operator, with any overload, in place or not; NULL when only the trace shows it
 -- column source: VARCHAR, what reports the executions: table (printed at exit), metrics (the metrics file), a line of the log (call, refusal of an argument, graph_cut), or trace; several joined by +
 -- column rank: INTEGER, distributed rank of the trace that shows the operator

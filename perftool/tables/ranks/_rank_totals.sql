@@ -6,12 +6,12 @@
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, duration of the window, NULL if there is none
 -- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL if no activity has a duration
--- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL without device work
+-- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL if there is no device work
 -- column steps: BIGINT, number of complete steps; 1 for a recording without steps
--- column busy_ns: BIGINT, time while the device works; NULL without device work in the whole recording
+-- column busy_ns: BIGINT, time while the device works; NULL if there is no device work in the whole recording
 -- column compute_ns: BIGINT, time while a kernel other than a collective runs
 -- column collective_ns: BIGINT, time while a collective runs
--- column exposed_ns: BIGINT, time while a collective runs and no other kernel; NULL if the device's state is unknown
+-- column exposed_ns: BIGINT, time while a collective runs and no other kernel does; NULL if the device's state is unknown
 -- column kernel_ns: BIGINT, time while any kernel runs
 -- column loading_ns: BIGINT, time while a feeding thread waits for data
 -- column compiling_ns: BIGINT, time while a feeding thread compiles or waits for a compiler
@@ -20,7 +20,7 @@
 -- column compilations: BIGINT, number of compilations that begin in the window
 -- column syncs: BIGINT, number of waits for the device that begin in the window
 -- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded
--- column lost_kernels_ratio: DOUBLE, lost_kernels.ratio, NULL without kernel launches
+-- column lost_kernels_ratio: DOUBLE, lost_kernels.ratio, NULL if there are no kernel launches
 -- column host: BOOLEAN, whether the trace contains host slices
 -- column device: BOOLEAN, whether the trace contains device work
 -- column loader: BOOLEAN, whether the trace shows data loading

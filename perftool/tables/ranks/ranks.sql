@@ -9,7 +9,7 @@
 -- column step_ns: BIGINT, median duration of the complete steps
 -- column window_ns: BIGINT, duration of the window
 -- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device
--- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
+-- column busy_ns: BIGINT, busy time of the device; NULL if there is no device work, like all values derived from the device
 -- column idle_ns: BIGINT, idle time of the device, in the part of the window in which the trace shows the device
 -- column compute_ns: BIGINT, time while a kernel other than a collective runs
 -- column collective_ns: BIGINT, time while a collective runs

@@ -13,7 +13,7 @@
 -- column end: BIGINT, end of the annotation in ns
 -- column time_ns: BIGINT, time until the next iteration starts if it generates for the same requests, else until the annotation and its device work end
 -- column gap_before_ns: BIGINT, time since the end of the previous annotation; NULL for the first
--- column waited_ns: BIGINT, the part of gap_before_ns in which the thread waits for a batch or a request; NULL without stacks
+-- column waited_ns: BIGINT, the part of gap_before_ns in which the thread waits for a batch or a request; NULL if no stacks were recorded
 -- column batch: BIGINT, number of requests
 -- column prompt_tokens: BIGINT, prompt tokens that the iteration processes
 -- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens

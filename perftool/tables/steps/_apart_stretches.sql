@@ -10,7 +10,7 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column recorded_ns: BIGINT, duration of the recording, including time before its first event
--- column longest_ns: BIGINT, duration of the longest complete step, 0 without steps
+-- column longest_ns: BIGINT, duration of the longest complete step; 0 if there are no steps
 WITH
 -- The profiler's own span begins with the recording. Its end may include the profiler's own work, but no work of the
 -- program follows it. Annotations that are open when the profiler stops last longer.

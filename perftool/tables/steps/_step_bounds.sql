@@ -53,7 +53,7 @@ called AS (
 ),
 -- A stream runs in order, so only work on another stream (a persistent kernel, a late collective) can outlast the work
 -- of the next step. Such work does not extend its own step. This does not apply before a step with far less work, which
--- may have been cut off after its first copy.
+-- may have been truncated after its first copy.
 next_steps AS (
     SELECT rank, ordinal, CASE WHEN lead(work) OVER w >= 0.5 * work THEN lead(device_end) OVER w END AS next_end
     FROM (SELECT rank, ordinal, sum(device_ops) AS work, max(device_end) AS device_end FROM called GROUP BY rank, ordinal)
@@ -105,7 +105,7 @@ bounded AS (
            host_end - host_ts AS host_dur, lag(host_ts) OVER w AS host_ts_before, lead(host_ts) OVER w IS NULL AS is_last
     FROM extended WINDOW w AS (PARTITION BY rank ORDER BY ordinal)
 ),
--- A last step with far less device work than the others may have been cut off by the end of the recording.
+-- A last step with far less device work than the others may have been truncated by the end of the recording.
 suspects AS (
     SELECT b.rank, b.ordinal
     FROM bounded AS b

@@ -28,7 +28,7 @@ best AS (
 complete AS (SELECT * FROM steps WHERE NOT partial),
 -- Ranks wait for one another, so the slowest rank determines the step time.
 rank_medians AS (SELECT rank, count(step) > 0 AS stepped, median(dur) AS ns FROM complete GROUP BY rank),
--- The step time is unknown if a rank's steps are mostly incomplete (a recording may cut off its first and last step),
+-- The step time is unknown if a rank's steps are mostly incomplete (a recording may truncate its first and last step),
 -- or if most of their kernels are missing.
 mostly_incomplete AS (
     SELECT rank FROM steps GROUP BY rank

@@ -10,8 +10,8 @@
 -- column collective: BOOLEAN, whether this is an operation of a process group on the host
 -- column annotates: BOOLEAN, whether this is an annotation of the program; its only role may be the backward pass
 -- column compiles: VARCHAR, source of a compilation or of a part of one: torch.compile or trace (Gaudi); NULL for other names
--- column elsewhere: activity, activity (_timeline) that a slice with this name shows on threads that do not feed the device; NULL for none
--- column feeding: activity, activity (_timeline) that a slice with this name shows on threads that feed the device; NULL for none
+-- column elsewhere: activity, activity (_timeline) that a slice with this name shows on threads that do not feed the device; NULL if it shows none
+-- column feeding: activity, activity (_timeline) that a slice with this name shows on threads that feed the device; NULL if it shows none
 -- column drawn: VARCHAR, kind of bar for such a slice in charts of a host thread: sync, dataloader, graph_build, fallback, memcpy, runtime, communication, optimizer, cpu_op or other
 -- column direction: VARCHAR, direction of a copy on the device: host_to_device, device_to_host, device_to_device or peer
 WITH names AS (

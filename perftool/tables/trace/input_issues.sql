@@ -16,6 +16,6 @@ SELECT i.path, 'overlapping steps', o.steps, NULL, NULL,
 FROM _overlapping_steps AS o JOIN inputs AS i ON i.rank = o.rank AND i.kind = 'trace'
 UNION ALL
 SELECT i.path, 'impossible device events', s.events, NULL, NULL,
-       CASE s.events WHEN 1 THEN '1 device event' ELSE format('{:,} device events', s.events) END
-       || format(' of impossible length set aside (the first: {} at ts {}); record again', coalesce(s.name, 'without a name'), printf('%.3f', s.at / 1000))
+       CASE s.events WHEN 1 THEN '1 device event of impossible length was' ELSE format('{:,} device events of impossible length were', s.events) END
+       || format(' set aside (the first: {} at ts {}); record again', coalesce(s.name, 'without a name'), printf('%.3f', s.at / 1000))
 FROM _set_aside AS s JOIN inputs AS i ON i.rank = s.rank AND i.kind = 'trace'
