@@ -16,9 +16,9 @@ _FILE = Path(__file__).parent.parent / "hpu_bridge.json"
 class HpuBridge:
     """The contents of the file.
 
-    ``cuts`` lists the reasons for graph cuts that the simulator models. ``other_cuts`` maps each other reason to why it
-    is not modelled. The autocast lists contain op names without a namespace, ``numbers_as_tensors`` full op names.
-    ``computed_as`` and ``stored_as`` map a data type to the type that the bridge uses instead.
+    ``cuts`` lists the reasons for graph cuts that the simulator models. ``other_cuts`` maps every other reason to an
+    explanation why it is not modelled. The autocast lists contain op names without a namespace, ``numbers_as_tensors``
+    full op names. ``computed_as`` and ``stored_as`` map a data type to the type that the bridge uses instead.
     """
 
     cuts: frozenset[str]

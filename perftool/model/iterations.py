@@ -56,7 +56,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Serving:
-    """The iterations of ``rank``, the lowest rank that has any.
+    """The iterations of ``rank``, the lowest rank with iterations.
 
     ``window_ns`` is the time from the start of the first iteration to the end of the last. ``without_requests_ns`` is
     the part of it in which no iteration ran or was prepared. ``decode_ns`` breaks a mean decode down by stage, as far

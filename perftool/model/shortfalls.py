@@ -60,7 +60,8 @@ class Generation:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the texts can show any of them.
+    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the texts can show any of these
+    columns.
 
     ``on`` limits the reason to CPUs or to accelerators. If ``reshapes``, the fix does the same operations on other
     shapes, which may be faster than what is attainable on the current shapes, so only the peak itself limits the gain.

@@ -8,7 +8,7 @@ from typing import Literal
 
 from perftool.model.metrics import MetricKind
 
-# The version of the lines of a summary file; docs/trend.md documents the lines.
+# The version of the lines of a summary file, which docs/trend.md documents.
 LINE_VERSION = 1
 # The format of times in these lines, UTC.
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"

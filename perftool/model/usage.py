@@ -26,7 +26,7 @@ def peak_bytes() -> int | None:
     """Peak resident memory in bytes."""
     if not resource:
         return None
-    # In bytes on macOS, in KiB elsewhere.
+    # The system reports bytes on macOS, and KiB elsewhere.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

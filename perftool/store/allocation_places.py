@@ -88,9 +88,9 @@ class _Open(NamedTuple):
         return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
-        """Add ``slices``, whose kinds are bit masks of roles. For each role, the result of a slice is the slice itself
-        if it has the role, and if the role uses the innermost slice or no slice around it has the role. Otherwise, the
-        result is that of its parent."""
+        """Add ``slices``, whose kinds are bit masks of roles. For each role, a slice maps to itself if it has the role,
+        and if the role uses the innermost slice or no slice around it has the role. Otherwise, it maps to the same
+        slice as its parent."""
         import numpy as np
 
         known = len(self.id)

@@ -53,7 +53,7 @@ FROM {part} AS s POSITIONAL JOIN arrays AS n
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
     """Create the table ``_pairs`` (id of the begin, end in ns) and the ENUM types that slices use.
 
-    Returns (rank, issue) for events that cannot be slices, and for names and inputs that are too long.
+    Return (rank, issue) for events that cannot be slices, and for names and inputs that are too long.
     """
     import numpy as np
 

@@ -82,7 +82,7 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
         counted = [_counted(part, profiled, count) for part, profiled, count in parts]
         known = [one for one in counted if one is not None]
         for one in known:
-            # The system measures its time in ticks of some ms, so its time for one fault is estimated from the part
+            # The system measures its time in ticks of a few ms, so its time for one fault is estimated from the part
             # with the most faults.
             renewed = _renewed(max(known, key=lambda part: part.faults), one)
             rows.append((rank, one.profiled, one.steps, one.wall_ns, one.process_ns, one.system_ns, one.faults,

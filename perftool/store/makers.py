@@ -25,7 +25,7 @@ MAKERS: dict[str, Maker] = {
 }  # fmt: skip
 # The rows of tables with this maker come from ``source_tables``.
 GIVEN = "given"
-# The rows of tables with this maker come from a function passed to the store. Without it, the tables are empty.
+# The rows of tables with this maker come from a function passed to the store. If none is passed, the tables are empty.
 REPLAY = "replay"
 # Rows per INSERT. DuckDB keeps several copies of each parameter, of a hundred bytes or more each.
 _MOST_ROWS = 5_000

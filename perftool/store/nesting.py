@@ -64,11 +64,11 @@ def nest(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Sort slices into nesting order, and compute the depth and the parent of each.
 
-    Accepts arrays of equal length, and returns (order, depth, parent). ``order`` sorts the input by track, start,
-    descending length and number; if two slices have equal times, the one earlier in the file is the outer one.
-    ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index in the
-    input of the innermost open slice, or -1 at depth 0. A slice that starts inside another is nested in it, even if it
-    ends later. ``known`` contains the depths of the first slices, whose parents may be missing.
+    The arrays must have equal length. Return (order, depth, parent). ``order`` sorts the input by track, start,
+    descending length and number; if two slices have equal times, the slice that is earlier in the file is the outer
+    slice. ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index in
+    the input of the innermost open slice, or -1 at depth 0. A slice that starts inside another is nested in it, even if
+    it ends later. ``known`` contains the depths of the first slices, whose parents may be missing.
     """
     order = np.lexsort((number, -end, start, track))
     track, start, end = track[order], start[order], end[order]
@@ -103,7 +103,7 @@ def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, 
 def _open_slices(track: Int64s, start: Int64s, end: Int64s, nonempty: npt.NDArray[np.bool_]) -> Int64s:
     """For each slice, count the earlier slices on its track that are open at its start.
 
-    Counts only ``nonempty`` slices, because empty slices contain nothing.
+    Count only ``nonempty`` slices, because empty slices contain nothing.
     """
     earlier: Int64s = np.cumsum(nonempty) - nonempty
     ended = np.empty(len(start), dtype=np.int64)

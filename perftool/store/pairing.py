@@ -17,7 +17,7 @@ class Pairs:
     unmatched_begins: int = 0
 
     def close(self, begins: Sequence[int], end_ns: int) -> None:
-        """Record that the slices begun by ``begins`` end at ``end_ns``."""
+        """Record that the slices that start with ``begins`` end at ``end_ns``."""
         self.begin += begins
         self.end_ns += [end_ns] * len(begins)
 

@@ -16,9 +16,9 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
-    """Merge overlapping or touching intervals of the same rank and class, and drop empty ones.
+    """Merge overlapping or touching intervals of the same rank and class, and drop empty intervals.
 
-    Returns (rank, class, ts, end), sorted by rank, class and time.
+    Return (rank, class, ts, end), sorted by rank, class and time.
     """
     nonempty = end > ts
     rank, kind, ts, end = rank[nonempty], kind[nonempty], ts[nonempty], end[nonempty]
@@ -103,7 +103,7 @@ class Sweep:
 
 
 def _clipped(ts: Int64s, end: Int64s, begin: int | None, until: int | None) -> tuple[Int64s, Int64s]:
-    """Clip intervals to the period from ``begin`` to ``until``. Those outside become empty."""
+    """Clip intervals to the period from ``begin`` to ``until``. Intervals outside the period become empty."""
     if begin is not None:
         ts, end = np.maximum(ts, begin), np.maximum(end, begin)
     if until is not None:

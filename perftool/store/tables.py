@@ -63,9 +63,9 @@ class Tables:
                         self._connections.with_room(partial(self._make, catalog()[name]))
 
     def missing(self, name: str) -> list[str] | None:
-        """The tables to make before the table ``name``; None if it is already made or unknown.
+        """The tables to make before the table ``name``; None if it already exists or is unknown.
 
-        Until the preconditions can be checked, lists only their tables, because the table may not need the others.
+        Until the preconditions can be checked, list only their tables, because the table may not need the others.
         """
         if name in self._made or name not in catalog():
             return None

@@ -160,7 +160,7 @@ class TraceStore:
         return write_tables(self._connection, Path(self._folder.name))
 
     def import_ranks(self, parts: Sequence[ExportedTables]) -> None:
-        """Import tables that per-rank stores exported, instead of making them.
+        """Import tables that per-rank stores exported, instead of creating them.
 
         Raises InputError if the tables are corrupt or do not fit together.
         """

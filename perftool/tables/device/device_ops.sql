@@ -36,7 +36,7 @@ launched AS (
 ),
 parents AS (SELECT id, name, cat FROM slices WHERE id IN (SELECT parent FROM launched)),
 -- A custom op written in Python has frames between itself and the launches of its kernels; these launches carry the
--- op's External id. The condition on inputs excludes annotations, such as one around the whole forward pass.
+-- op's External id. The condition on inputs excludes annotations, for example around the whole forward pass.
 framed AS (
     SELECT l.launch, c.ts, c.track, try_cast(json_extract_string(r.args, '$."External id"') AS BIGINT) AS external_id
     FROM (SELECT DISTINCT launch, parent FROM launched) AS l

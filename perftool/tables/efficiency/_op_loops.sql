@@ -34,7 +34,8 @@ loops AS (
            -- Ops with less than half as many calls as others recur at this distance only by chance.
            min(ts) FILTER (2 * n > most) AS ts, max("end") FILTER (2 * n > most) AS "end",
            array_to_string(arg_max(cut_text(name, 60), (ns, name), 3)[:length], ', ') AS names, count(*) AS kinds
-    -- Leave out loops that consist mostly of backward functions: they are the backward pass of equal layers.
+    -- Leave out loops that consist mostly of backward functions, because they are the backward pass of identical
+    -- layers.
     FROM (SELECT *, max(n) OVER (PARTITION BY rank, length) AS most FROM counted) GROUP BY rank, length HAVING kinds > 1 AND sum(ns) FILTER (NOT starts_with(name, 'autograd::')) > 0.2 * sum(ns)
 )
 SELECT l.rank, l.length, l.n / w.steps AS times, least(l.loop_ns / w.dur, 1) AS share, l.ts, l."end", CASE WHEN 3 * l.ns >= l.loop_ns THEN l.names END AS names

@@ -37,8 +37,8 @@ named AS (
     WHERE d.valid AND d.kind <> 'wait'
 ),
 -- A replay of a graph repeats the launches of its capture, so the nth kernel of a name in the replay is the nth of that
--- name in the capture. The capture trace must have as many kernels of the name as the replay, or a multiple (several
--- captures).
+-- name in the capture. The capture trace must have as many kernels of the name as the replay, or a multiple of that
+-- number (several captures).
 numbered AS (
     SELECT id, launch, name, row_number() OVER (PARTITION BY launch, name ORDER BY ts, id) AS nth, count(*) OVER (PARTITION BY launch, name) AS times
     FROM named WHERE source = 'graph' AND EXISTS (FROM _captured)
@@ -106,7 +106,7 @@ described AS (
 )
 SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids) AS id,
        rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids,
-       -- Each row of described is one call if its op is known.
+       -- Each row of the subquery described is one call if its op is known.
        sum(CASE WHEN source = 'op' OR captured IS NOT NULL THEN 1 ELSE kernels END)::BIGINT AS calls,
        sum(kernel_ns)::BIGINT AS kernel_ns, sum(matrix_ns)::BIGINT AS matrix_ns, bool_or(tf32) AS tf32, bool_or(transfer) AS transfer
 FROM described

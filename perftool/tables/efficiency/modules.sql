@@ -2,7 +2,7 @@
 -- hierarchy of modules (equal layers share a place), and one per rank for work outside modules.
 --
 -- Work belongs to the modules around its launch. Work of a backward function belongs to the modules around the op that
--- it differentiates; both have the same sequence number. Backward work of ops from before the recording is left out. So
+-- it differentiates; both have the same sequence number. Backward work of ops from before the recording is left out, as
 -- are modules with less than 0.1 % of the rank's work.
 --
 -- absent: the trace has no modules (with_stack=True records them), or no device work

@@ -5,7 +5,8 @@
 -- up, so the sum may exceed the busy time of the device. An op without a cost model has no flops or bytes. The model
 -- assumes that a call reads each input once and writes each result once; caches can raise roofline_ratio above 1.
 -- Operations of matmuls, convolutions and attention count at the peak rate of their type (as TF32 only when a kernel's
--- name says so), others at that of the vector units. If arguments other than tensors differ, flops and bytes are means.
+-- name says so), and other operations at the rate of the vector units. If arguments other than tensors differ, flops
+-- and bytes are means.
 --
 -- absent: the trace shows no device work
 -- needs: _op_work, _op_bounds, op_kinds
@@ -30,7 +31,7 @@ WITH merged AS (
     SELECT w.rank, w.name, w.source, w.input_dims, w.input_types,
            CASE WHEN count(w.engine) = count(*) AND min(w.engine) = max(w.engine) THEN min(w.engine) END AS engine,
            sum(w.calls)::BIGINT AS calls, sum(w.kernel_ns)::BIGINT AS kernel_ns,
-           -- If one call of an op has no cost model, the op counts as having none.
+           -- If any call of an op has no cost model, the whole op counts as having none.
            count(b.flops) = count(*) AS counted, count(b.bytes) = count(*) AS sized, count(b.memory_ns) = count(*) AS bounded,
            sum(b.flops::DOUBLE * w.calls ORDER BY w.id) AS flops, sum(b.bytes::DOUBLE * w.calls ORDER BY w.id) AS bytes,
            sum(b.compute_ns ORDER BY w.id) AS compute_ns, sum(b.memory_ns ORDER BY w.id) AS memory_ns

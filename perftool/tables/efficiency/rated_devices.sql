@@ -4,7 +4,7 @@
 -- processes disturbed the measurement. On an overloaded machine, the times of ops include waits for a core, so they do
 -- not show how fast the ops are.
 --
--- absent: the device is unknown, or it is a CPU that was overloaded, or that was measured as slower than the run's matmuls
+-- absent: the device is unknown, or it is a CPU that was overloaded, or whose measured rates are below those of the run's matmuls
 -- needs: known_devices, machines, machine_loads, device_facts, _op_work, _op_costs
 -- empty without: known_devices
 -- column rank: INTEGER, distributed rank

@@ -2,8 +2,8 @@
 --
 -- Backward functions usually run their ops without recording gradients, so an op with a sequence number inside a
 -- backward function builds a new graph. Such an op is recomputed if an op with the same name and shapes also ran
--- outside the backward pass; the ops of a gradient penalty, for example, do not. If the new graph contains backward
--- ops, the program differentiates twice (create_graph=True), and no op of the rank counts as recomputed.
+-- outside the backward pass; this excludes, for example, the ops of a gradient penalty. If the new graph contains
+-- backward ops, the program differentiates twice (create_graph=True), and no op of the rank counts as recomputed.
 --
 -- needs: ops
 -- empty without: ops.sequence

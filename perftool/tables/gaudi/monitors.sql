@@ -1,5 +1,5 @@
 -- Gaudi: the hardware monitors that ended each engine's events, and whether these events are work. Events of monitors
--- that are known to mark points do not count as device work; events of unknown monitors do.
+-- that are known to mark points in time do not count as device work; events of unknown monitors do.
 --
 -- needs: slices, tracks, _vocabulary
 -- empty without: tracks.engine
@@ -7,7 +7,7 @@
 -- column engine: VARCHAR, engine group of the lane
 -- column monitor: VARCHAR, name of the monitor in the trace (HW event name)
 -- column role: VARCHAR, work or point, from the vendor file; NULL for an unknown name
--- column events: BIGINT, number of events with a length that the monitor ended
+-- column events: BIGINT, number of events of non-zero length that the monitor ended
 -- column ns: BIGINT, total duration of these events over all lanes, including overlaps
 WITH ended AS (
     SELECT s.rank, t.engine, r.args ->> 'HW event name' AS monitor, s.dur

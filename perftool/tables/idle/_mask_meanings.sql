@@ -48,8 +48,8 @@ SELECT mask,
             WHEN shows(active, ['optimizer', 'optimizer_op']) THEN 'optimizer'
             WHEN shows(active, ['call']) THEN 'launch_call'
             WHEN shows(active, ['op']) THEN 'framework_op'
-            -- The annotation of an asynchronous collective encloses all host work up to the wait, so that work takes
-            -- precedence.
+            -- The annotation of an asynchronous collective encloses all host work up to the wait, so the enclosed work
+            -- takes precedence.
             WHEN shows(active, ['group_annotation']) THEN 'collective'
             WHEN shows(active, ['saving']) THEN 'checkpoint'
             WHEN shows(active, ['queue_wait']) THEN 'queue'

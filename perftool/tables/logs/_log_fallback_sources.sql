@@ -1,4 +1,4 @@
--- The inputs that would list every fallback. If such an input lists none, none occurred. Used by summary.
+-- The inputs that would list every fallback. If such an input lists no fallback, none occurred. Used by summary.
 --
 -- maker: given
 -- column path: VARCHAR, path of the file

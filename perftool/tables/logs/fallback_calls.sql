@@ -1,5 +1,5 @@
--- One row per CPU execution of an operator in the trace. Either the bridge recorded the fallback, or a log names the
--- operator as one that ran on the CPU.
+-- One row per CPU execution of an operator in the trace. Either the bridge recorded the fallback, or a log says that
+-- the operator ran on the CPU.
 --
 -- needs: slices, tracks, roles, _log_fallbacks
 -- empty without: roles.role=fallback or _log_fallbacks

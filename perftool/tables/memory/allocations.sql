@@ -1,5 +1,5 @@
 -- One row per block of memory in the recording: when it was allocated and released, what allocated it, and what it was
--- used for, if the times prove that.
+-- used for, if the times show this.
 --
 -- empty without: _memory_blocks
 -- needs: _memory_blocks, _memory_places, backward_passes, memory, slices, step_marks, optimizer_steps, dataloader

@@ -1,5 +1,5 @@
--- One row per backward pass of a recording with memory events: a run of autograd ops that no other computing op of a
--- feeding thread interrupts.
+-- One row per backward pass of a recording with memory events: a sequence of autograd ops that no other computing op of
+-- a feeding thread interrupts.
 --
 -- needs: memory, slices, _name_roles, feeding_tracks
 -- empty without: memory

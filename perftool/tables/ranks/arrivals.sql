@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column role: VARCHAR, process_groups.role
 -- column collectives: BIGINT, number of collectives
--- column last: BIGINT, number of collectives in which the rank arrived last, that is, spent the least time
+-- column last: BIGINT, number of collectives in which the rank arrived last, that is, in which it spent the least time
 -- column first: BIGINT, number of collectives in which the rank waited longest
 -- column waited_ns: BIGINT, mean waiting time of the rank per step
 -- column exposed_ns: BIGINT, the part of waited_ns that is not hidden behind compute

@@ -9,7 +9,7 @@
 -- maker: replay
 -- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _efficiency_totals, _vocabulary, ranks
 -- empty without: _collective_matches
--- column kind: VARCHAR, rank, ranks, stage (of a pipeline), host, links, changing (a different rank in most late steps), single (few steps) or unexplained (nothing in the recording explains the delay)
+-- column kind: VARCHAR, rank, ranks, stage (of a pipeline), host, links, changing (a different rank in most late steps), single (only a few steps) or unexplained (nothing in the recording explains the delay)
 -- column subject: VARCHAR, subject of a finding
 -- column label: VARCHAR, the subject with its host, when known
 -- column rank: INTEGER, the late rank, if there is only one
@@ -32,4 +32,4 @@
 -- column replayed_ns: BIGINT, cost of the straggler per step according to the replay; NULL if the replay is unreliable
 -- column predicted_ns: BIGINT, replayed_ns, if both estimates agree or the subject is links
 -- column kernels: VARCHAR, for the cause compute: slower (each kernel takes longer), larger (the inputs are larger), unsized (the inputs may be larger, but no shapes were recorded) or more (more kernels); NULL if none explains it. Advice for slower kernels may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
--- column peer: INTEGER, a rank to compare the straggler with: one that does the same work, is not late and, if hosts are known, is on the same host
+-- column peer: INTEGER, a rank to compare the straggler with, which does the same work, is not late and, if hosts are known, is on the same host

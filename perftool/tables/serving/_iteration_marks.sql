@@ -69,7 +69,7 @@ annotated AS (
     WHERE s.cat = 'user_annotation' AND s.side = 'host'
 ),
 verifying AS (SELECT DISTINCT rank FROM annotated WHERE mode = 'TARGET_VERIFY'),
--- An annotation inside another one is the same iteration.
+-- An annotation inside another annotation belongs to the same iteration.
 outermost AS (
     SELECT *, lag(name) OVER (PARTITION BY rank ORDER BY ts, id) AS before FROM annotated WHERE reach IS NULL OR ts >= reach
 ),

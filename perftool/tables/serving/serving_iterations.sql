@@ -50,7 +50,7 @@ compiling AS (
     SELECT rank, ts, "end" FROM _compile_events
     UNION ALL SELECT rank, ts, "end" FROM slices WHERE cat = '' AND side = 'host' AND starts_with(name, 'GRAPH COMPILE: ')
 ),
--- The high-level profiler writes one slice per compiled graph; torch.compile writes nested ones.
+-- The high-level profiler writes one slice per compiled graph; torch.compile writes nested slices.
 placed AS (
     SELECT c.rank, m.iteration::INTEGER AS class, c.ts, least(c."end", m.until) AS "end"
     FROM compiling AS c ASOF JOIN _iteration_marks AS m ON m.rank = c.rank AND c.ts >= m.ts WHERE c.ts < m.until

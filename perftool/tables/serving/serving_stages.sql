@@ -1,6 +1,6 @@
 -- One row per stage of an iteration that the recording shows, from vLLM's scopes (VLLM_CUSTOM_SCOPES_FOR_PROFILING),
 -- the Python functions of vLLM and SGLang (with_stack=True), or the slices of vLLM's high-level profiler on Gaudi. A
--- nested stage counts as part of the outer one.
+-- nested stage counts as part of the outer stage.
 --
 -- needs: _iteration_marks, slices, _name_roles
 -- empty without: _iteration_marks

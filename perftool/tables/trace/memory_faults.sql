@@ -1,7 +1,8 @@
 -- Time that the operating system spent providing memory: one row per rank for the recorded steps, and one for the steps
 -- before them.
 --
--- If the steps before the recorded ones took much more CPU time, they have no row: a first step also compiles kernels.
+-- If the steps before the recorded steps took much more CPU time, they have no row, because a first step also compiles
+-- kernels.
 --
 -- Only the recorders of this program count page faults (docs/recording.md). The profiler's own allocations keep the C
 -- library from returning freed memory to the system, so there may be fewer page faults while it runs.
