@@ -1,5 +1,5 @@
--- Time of each rank's device work inside the window, by name. Time while several lanes run the same kernel counts once,
--- so no total exceeds the window. Kernels that only wait are left out.
+-- Time of each rank's device work inside the window, by name. If several lanes run the same kernel at the same time,
+-- that time counts once, so no total exceeds the window. Kernels that only wait are left out.
 --
 -- needs: device_ops, windows
 -- empty without: device_ops

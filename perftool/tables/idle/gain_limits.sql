@@ -5,14 +5,14 @@
 -- its last submission. A call counts as blocked if it takes more than 50 us and more than ten times the median call of
 -- its name. If the CPU is the device, its work blocks its own thread.
 --
--- No gains for steady steps are derived from a rank if process start-up or graph capture leaves the device idle for
+-- No gains for steady steps are calculated for a rank if process start-up or graph capture leaves the device idle for
 -- more than 20 % of the window, or if most events or many kernels are missing.
 --
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers, lost_kernels
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: idle time in the steady phase as a share of the window
--- column unsteady: VARCHAR, why no gains for steady steps are derived from the rank; NULL if they are
+-- column unsteady: VARCHAR, why no gains for steady steps are calculated for the rank; NULL if they are calculated
 -- column reported_by: VARCHAR, code of the rule that reports this reason; NULL if there is none
 -- column device_ratio: DOUBLE, for fixes that relieve the device: share of the window for which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),

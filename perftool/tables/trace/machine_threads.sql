@@ -7,4 +7,4 @@
 -- column rank: INTEGER, distributed rank
 -- column tid: VARCHAR, thread id, as in tracks
 -- column cpu_ns: BIGINT, time on a core
--- column delay_ns: BIGINT, time while the thread was ready to run but had no core
+-- column delay_ns: BIGINT, time that the thread was ready to run but had no core
