@@ -1,10 +1,10 @@
 -- Stragglers: one row per rank, set of ranks, stage, host or set of links that others wait for, the costliest first.
 --
--- A rank is reported if its own work takes longer than on the median rank with the same work. The time that collectives
--- block the rank does not count, so a rank that is late only because of others is not reported. Two independent
--- estimates give the cost: a replay of all ranks in which the straggler takes as long as the median rank, and the
--- difference between its exposed communication and the median rank's. A cost is predicted only if both agree; for slow
--- links, only the replay is used.
+-- A rank is reported if its own work takes longer than on the median rank with the same work. The time during which a
+-- collective blocks the rank does not count, so a rank that is late only because of others is not reported. Two
+-- independent estimates give the cost: a replay of all ranks in which the straggler takes as long as the median rank,
+-- and the difference between its exposed communication and the median rank's. A cost is predicted only if both agree;
+-- for slow links, only the replay is used.
 --
 -- maker: replay
 -- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _efficiency_totals, _vocabulary, ranks
