@@ -1,7 +1,7 @@
 """Each function runs one program that reads traces: ``python benchmarks/contenders.py NAME TRACE...`` calls it once.
 
 Each function imports its own modules, so that the measurement includes the program's start. The last line of the output
-is the program's result. Programs that read only one trace at a time reject several.
+is the program's result. Programs that read only one trace at a time reject several traces.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def perfetto(path: str) -> str:
     script = ROOT / "tests" / "perfetto" / "trace_processor.mjs"
     ran = subprocess.run(["node", str(script), str(folder), path, *PERFETTO], capture_output=True, text=True)
     if ran.returncode:
-        # The message is between two tracebacks; its last line is the most useful one.
+        # The message is between two tracebacks; its last line is the most useful line.
         message = ran.stderr.partition("\nError: ")[2].partition("\n    at ")[0]
         sys.exit(message.splitlines()[-1] if message else "the trace processor stopped")
     return f"{json.loads(ran.stdout)[0][0][0]} slices"

@@ -1,13 +1,13 @@
-"""Compares predicted and measured gains on the CPU: ``python benchmarks/cpu_gains.py`` writes them to docs/gains.md, as
-the tables for this processor.
+"""Compares predicted and measured gains on the CPU: ``python benchmarks/cpu_gains.py`` writes the tables for this
+processor to docs/gains.md.
 
 Each pair is a script before and after the advice, on one thread. The measured gain compares the fastest of many steps
 by CPU time, or by wall time if the script has loader workers, because the process's CPU time does not include theirs.
 Steps of the two scripts alternate, because other processes may be using the machine. The predicted gain is a share of
-the recorded step, the median of three recordings. Measuring and recording take priority over other processes where the
-system allows it. Measurements of the machine's load are removed from recordings, because no gain is predicted on an
-overloaded machine. The scripts are whole runs as a user writes them; the benchmark follows the first advice of their
-reports.
+the recorded step, the median of three recordings. Measuring and recording take priority over other processes if the
+system allows it. Measurements of the machine's load are removed from recordings, because on an overloaded machine, the
+report predicts no gains. The scripts are whole runs, written as a user would write them; the benchmark follows the
+first advice in their reports.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def zeroed(*, drop: bool) -> Step:
 
 
 def averaged(*, together: bool) -> Step:
-    """A training step with a moving average of the weights, updated tensor by tensor or all at once."""
+    """A training step with a moving average of the weights, updated tensor by tensor or all together."""
     model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(20)])
     weights = [weight.detach() for weight in model.parameters()]
     averages = [weight.clone() for weight in weights]
@@ -349,7 +349,7 @@ def parallel(*, bf16: bool = False, static: bool = False) -> Step:
 
 _LONG = partial(transformer, tokens=1024)
 _ANSWERS = partial(transformer, tokens=512, train=False)
-# The rule (None if no rule covers the pair), and the steps before and after its advice.
+# The rule (None if no rule covers the pair), and the steps before and after following its advice.
 PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "attention, 256 keys, training": ("FUS103", partial(transformer, fused=False), transformer),
     "attention, 1,024 keys, training": ("FUS103", partial(_LONG, fused=False), _LONG),
@@ -377,7 +377,7 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
     "checkpointed or kept activations": ("MEM109", partial(deep, repeats=True), partial(deep, repeats=False)),
 }  # fmt: skip
-# Scripts, and the same scripts with a rule's advice followed. Which advice comes first depends on the processor.
+# Scripts, and the same scripts after following a rule's advice. Which advice comes first depends on the processor.
 _SMALL = partial(transformer, size=384, tokens=128)
 SCRIPTS: dict[str, tuple[Callable[[], Step], dict[str, Callable[[], Step]]]] = {
     "transformer, training": (
@@ -401,7 +401,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Step], dict[str, Callable[[], Step]]]] = {
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Give this process priority over others, where the system allows that."""
+    """Give this process priority over others, if the system allows it."""
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     try:
@@ -444,7 +444,7 @@ def answered(step: Step) -> perftool.Report:
 
 
 def median_gain(gains: Sequence[Gain | None]) -> str:
-    """Return the median of ``gains`` as a share of the step; ``nothing`` unless most reports promise a gain."""
+    """Return the median of ``gains`` as a share of the step, or ``nothing`` unless most reports promise a gain."""
     found = sorted((gain for gain in gains if gain), key=lambda gain: gain.share_of_step)
     if 2 * len(found) <= len(gains):
         return "nothing"
@@ -482,7 +482,7 @@ def answers(make: Callable[[], Step]) -> list[perftool.Report]:
 
 
 def figures(before: Callable[[], Step], after: Callable[[], Step]) -> tuple[float, float]:
-    """Return the shortest time of a step before and after the advice, in s."""
+    """Return the shortest time of a step before and after following the advice, in s."""
     steps = [before(), after()]
     for step in steps * 2:
         step()
@@ -493,7 +493,8 @@ def figures(before: Callable[[], Step], after: Callable[[], Step]) -> tuple[floa
 
 
 def main(names: list[str]) -> None:
-    """Measure the pairs and scripts ``names``. Without names, measure all and write the page's tables."""
+    """Measure the pairs and scripts ``names``. If there are no names, measure all of them and write the page's
+    tables."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     lines: dict[str, list[str]] = {"pairs": [], "scripts": []}

@@ -31,7 +31,7 @@ BLAMING = ("COL103", "COL109", "COL110", "COL111", "COL112", "COL116")
 
 @dataclass(frozen=True)
 class Case:
-    """A run of ``layout`` with ``troubles``; ``left`` selects the part of the recording that is kept."""
+    """A run of ``layout`` with ``troubles``; ``left`` selects which part of the recording is kept."""
 
     name: str
     layout: Layout
@@ -61,7 +61,7 @@ def cases(ranks: int) -> Iterator[Case]:
 
 
 def hard_cases() -> Iterator[Case]:
-    """Runs of 8 ranks with drifting clocks, missing or cut-off ranks, two troubles at once, or small kernels."""
+    """Runs of 8 ranks with drifting clocks, missing or truncated ranks, two troubles together, or small kernels."""
     device, loader = Trouble("device", (6,), 1.3), Trouble("loader", (2,), 9_000.0)
     both = (Trouble("device", (2,), 1.3), Trouble("loader", (5,), 9_000.0))
     pause, links = Trouble("pause", (1,), 20_000.0, every=4, first=1), Trouble("link", (4, 5, 6, 7), 4.0)
@@ -75,9 +75,9 @@ def hard_cases() -> Iterator[Case]:
         yield Case(f"{kind}, rank 3 missing, slow device", layout, (device,), left=missing)
         yield Case(f"{kind}, rank 3 missing, slow loader", layout, (loader,), left=missing)
         yield Case(f"{kind}, culprit missing, slow loader", layout, (loader,), left={"leave_out": [2]})
-        yield Case(f"{kind}, rank 3 cut off, nothing", layout, left=cut)
-        yield Case(f"{kind}, rank 3 cut off, slow device", layout, (device,), left=cut)
-        yield Case(f"{kind}, culprit cut off, slow loader", layout, (loader,), left={"kept": {2: 0.6}})
+        yield Case(f"{kind}, rank 3 truncated, nothing", layout, left=cut)
+        yield Case(f"{kind}, rank 3 truncated, slow device", layout, (device,), left=cut)
+        yield Case(f"{kind}, culprit truncated, slow loader", layout, (loader,), left={"kept": {2: 0.6}})
         yield Case(f"{kind}, device and loader", layout, both)
         if kind not in ("ddp", "pp"):
             yield Case(f"{kind}, pauses and links", layout, (pause, links), steps=9)
@@ -107,7 +107,7 @@ def answer_for(case: Case) -> Answer:
     costs = f"{(run.step_us - truth(case.layout, case.steps)) / 1e3:.2f}"
     with tempfile.TemporaryDirectory() as folder:
         run.write(Path(folder), **case.left)
-        # The simulation of hundreds of ranks takes more memory than their analysis.
+        # The simulation of hundreds of ranks takes more memory than the analysis.
         del run
         report = analyze([folder])
     blamed = [found for found in report.findings if found.code in BLAMING and found.gain]
@@ -136,7 +136,7 @@ def print_by_kind(answers: Iterable[Answer]) -> None:
         rows.setdefault(trouble, {})[kind] = answer
     print(f"| run | named | {' | '.join(KINDS)} |\n|---|---|{'---|' * len(KINDS)}")
     for trouble, cells in rows.items():
-        # Answers that name the same culprits in another order count as equal.
+        # Answers that name the same culprits in a different order count as equal.
         named = {tuple(sorted(NAMED.findall(answer.begin.lower()))) for answer in cells.values()}
         who = "; ".join(" and ".join(names) or "nobody" for names in sorted(named))
         print(f"| {trouble} | {who} | {' | '.join(_cell(cells.get(kind)) for kind in KINDS)} |")

@@ -2,9 +2,9 @@
 
     python -m benchmarks.fused [--ops NAME ...] [--models NAME ...] [--dtypes NAME ...] [--seconds N]
 
-A ratio is the time of PyTorch's op over the time of ours (above 1: ours is faster): the median of interleaved rounds,
-with its interval. A ratio below 0.95 is measured again for five times as long. `memory` is the peak of our op over the
-peak of PyTorch's op, `-` if both are below 64 KiB.
+A ratio is the time of PyTorch's op divided by the time of ours, so a ratio above 1 means that ours is faster. It is the
+median of interleaved rounds, with its interval. A ratio below 0.95 is measured again for five times as long. `memory`
+is the peak of our op divided by that of PyTorch's op, or `-` if both are below 64 KiB.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Cell:
-    """The same work in PyTorch and in perftool. `make` builds both forms, which may need much memory."""
+    """The same work in PyTorch and in perftool. `make` builds both forms, which may need a lot of memory."""
 
     op: str
     model: str
@@ -94,7 +94,7 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[Any, bool], Any], Callable[[Any], Any
 
 
 class Model(nn.Module):
-    """A module that only contains parameters."""
+    """A module that contains only parameters."""
 
     def __init__(self, params: list[nn.Parameter]) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def _experts(dtype: torch.dtype, training: bool) -> tuple[Run, Run]:
 
 
 def over_activations() -> Iterator[Cell]:
-    """Attention and the ops around it, forward, and forward with backward."""
+    """Attention and the ops around it: the forward pass alone, and together with the backward pass."""
     for name, dtype in DTYPES.items():
         for mode in ("inference", "training"):
             training = mode == "training"
@@ -233,13 +233,13 @@ def over_activations() -> Iterator[Cell]:
 
 
 def measured(cell: Cell, seconds: float) -> str:
-    """Measure ``cell``; returns its row of the table."""
+    """Measure ``cell`` and return its row of the table."""
     theirs, ours = cell.make()
     ratio = _ratio(theirs, ours, seconds)
     if ratio.value < GOAL:
         ratio = _ratio(theirs, ours, 5 * seconds)
     peaks = [peak_memory(run, CPU) for run in (ours, theirs)]
-    # A ratio means nothing for ops that need almost no memory.
+    # The ratio is meaningless for ops that need almost no memory.
     memory = f"{peaks[0] / peaks[1]:.2f}" if max(peaks) > LITTLE else "-"
     interval = f"{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
     return f"| {cell.op} | {cell.model} | {cell.dtype} | {cell.mode} | {cell.theirs} | {interval} | {memory} |"

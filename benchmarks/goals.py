@@ -42,7 +42,7 @@ class Results:
     packed: Packed | None = None
 
     def cost(self, program: str) -> Cost | None:
-        """Return the cost of ``program``; None if it was not measured."""
+        """Return the cost of ``program``, or None if it was not measured."""
         return next((row.cost for row in self.rows if row.program == program), None)
 
 

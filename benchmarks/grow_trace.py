@@ -1,7 +1,7 @@
 """Grows a trace: ``python benchmarks/grow_trace.py SOURCE TARGET MEGABYTES``.
 
-The events of SOURCE are repeated one after the other in time. Each repetition has its own steps, correlations and
-flows, so an analysis of a repetition costs as much as one of SOURCE. The layout is the profiler's.
+The repetitions of SOURCE's events follow each other in time. Each repetition has its own steps, correlations and flows,
+so analysing it costs as much as analysing SOURCE. The layout is the profiler's.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Block:
-    """The text of one repetition, with a hole for each number that changes between repetitions.
+    """The text of one repetition, with a placeholder for each number that changes between repetitions.
 
-    ``numbers`` are those of the first repetition, ``strides`` what each repetition adds to them.
+    ``numbers`` are the numbers of the first repetition, and ``strides`` are what each repetition adds to them.
     """
 
     template: str
@@ -49,7 +49,7 @@ class Block:
     strides: tuple[int, ...]
 
     def text(self, repetition: int) -> str:
-        """Return the events of a repetition, counted from 0, as the inside of a JSON array."""
+        """Return the events of a repetition (counted from 0) as the contents of a JSON array."""
         shifted = zip(self.numbers, self.strides, strict=True)
         return self.template % tuple(number + repetition * stride for number, stride in shifted)
 
@@ -67,7 +67,7 @@ class Strides:
 def grow(source: Path, target: Path, megabytes: float) -> int:
     """Repeat ``source`` until it fills about ``megabytes`` (10^6 bytes), and write it to ``target``.
 
-    Only whole repetitions are written, at least one. Returns the bytes written.
+    Only whole repetitions are written, and at least one. Return the number of bytes written.
     """
     trace = read(source)
     events = trace.pop("traceEvents")
@@ -95,7 +95,7 @@ def read(source: Path) -> dict[str, Any]:
 
 
 def make_block(events: list[Event]) -> Block:
-    """Build the text of ``events`` with its holes."""
+    """Build the text of ``events`` with its placeholders."""
     strides = strides_of(events)
     texts, numbers, steps = [], [], []
     for event in events:
@@ -111,7 +111,7 @@ def make_block(events: list[Event]) -> Block:
 
 
 def cut_holes(event: Event, strides: Strides) -> Iterator[tuple[Number, int]]:
-    """Replace the changing numbers of ``event`` with holes; yields these numbers in the order of the text."""
+    """Replace the changing numbers of ``event`` with placeholders, and yield these numbers in the order of the text."""
     links = event.get("args", {})
     if found := STEP.fullmatch(str(event.get("name"))):
         event["name"] = found[1] + HOLE
@@ -143,7 +143,7 @@ def strides_of(events: list[Event]) -> Strides:
 
 
 def above(numbers: Iterable[int]) -> int:
-    """Return a number above all ``numbers``."""
+    """Return a number that is larger than all ``numbers``."""
     return max(numbers, default=0) + 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
-# Sizes in MB. The difference between the two times excludes fixed costs, mainly the start of the program.
+# Sizes in MB. The difference between the times for both excludes fixed costs, mainly the start of the program.
 SMALL_MB, LARGE_MB = 5, 65
 # The share of lines that the reader extracts.
 SHARES = {"runtime log": 0.02, "debug log": 0.1}
@@ -17,7 +17,7 @@ _DAY_MS = 86_400_000
 
 
 def write_log(kind: str, target: Path, megabytes: float) -> None:
-    """Write a log of ``kind``, a key of ``SHARES``. Its lines are the same in every run."""
+    """Write a log of ``kind``, a key of ``SHARES``. Its lines are the same each time."""
     lines = _lines(kind)
     left = int(megabytes * 1e6)
     with target.open("w", encoding="ascii") as log:

@@ -15,8 +15,8 @@ from threading import Timer
 class Cost:
     """The cost of a run with all its threads and child processes, from the start of the process to its end.
 
-    ``cpu`` is CPU time, user and system, and ``wall`` the time that passed, both in s; ``peak`` is the
-    resident memory of the largest process in bytes.
+    ``cpu`` is user and system CPU time, and ``wall`` is elapsed time, both in s; ``peak`` is the resident memory of the
+    largest process in bytes.
     """
 
     cpu: float

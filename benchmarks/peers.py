@@ -2,8 +2,8 @@
 
 usage: python benchmarks/peers.py [PART...] --traces DIR [--python PROGRAM=PATH]... [--megabytes MB]
 
-It installs nothing: each program runs with the interpreter for which it is installed. PART is one of speed, runs,
-numbers and broken (default: all); the other parts of peers.json stay as they are. Then run tools/docs/generate.py.
+It installs nothing: each program runs with the interpreter for which it is installed. PART is speed, runs, numbers or
+broken (default: all); the other parts of peers.json stay as they are. Run tools/docs/generate.py afterwards.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RUNS = (
     ),
     ("gaudi3_conv_hw_prof_accel0_001.csv", "traces", "the hardware trace of a Gaudi 3, as CSV"),
 )
-# A small, undamaged trace that every program reads.
+# A small, valid trace that every program can read.
 BASE = "v100_dlrm_8ranks/rank0.pt.trace.json.gz"
 NUMBERS = "cuda_a100_train_rank0.json.gz"
 BAD_KERNELS, BAD_US = 7, 500_000
@@ -65,7 +65,7 @@ class Places:
         return ran
 
     def plain(self, source: Path) -> Path:
-        """Unpack a trace, because one of the programs cannot read packed ones."""
+        """Unpack a trace, because one of the programs cannot read packed traces."""
         target = self.folder / source.name.removesuffix(".gz")
         target.write_bytes(gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes())
         return target
@@ -111,7 +111,7 @@ def runs(places: Places, _: float) -> dict[str, Any]:
 
 
 def numbers(places: Places, _: float) -> dict[str, Any]:
-    """Return each program's output for a trace, before and after a few kernels get an impossible duration."""
+    """Return each program's output for a trace, before and after a few kernels are given an impossible duration."""
     plain = places.plain(places.traces / NUMBERS)
     trace = json.loads(plain.read_bytes())
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
@@ -126,7 +126,7 @@ def numbers(places: Places, _: float) -> dict[str, Any]:
 
 
 def broken(places: Places, _: float) -> dict[str, Any]:
-    """Return how each program ends on copies of a trace that are damaged in different ways."""
+    """Return how each program ends on copies of a trace that are corrupt in different ways."""
     whole = places.plain(places.traces / BASE).read_bytes()
     found = {}
     for what, damage in DAMAGES.items():
@@ -139,7 +139,7 @@ def broken(places: Places, _: float) -> dict[str, Any]:
 
 
 def _events(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[bytes], bytes]:
-    """Return a function that damages a trace by changing its list of events."""
+    """Return a function that corrupts a trace by changing its list of events."""
 
     def damage(whole: bytes) -> bytes:
         trace = json.loads(whole)
@@ -150,7 +150,7 @@ def _events(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[bytes
 
 
 def _first(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
-    """Return a function that damages a trace by replacing the first ``old`` after the middle."""
+    """Return a function that corrupts a trace by replacing the first ``old`` after the middle."""
 
     def damage(whole: bytes) -> bytes:
         at = whole.index(old, len(whole) // 2)
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def method(options: Options) -> dict[str, str]:
-    """Return the date, the machine and the versions of the programs."""
+    """Return the date, the machine and the program versions."""
     machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     return {"day": datetime.date.today().isoformat(), "machine": machine, "versions": versions(options)}
 

@@ -1,9 +1,9 @@
-"""Measures time and memory by number of ranks: ``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16]
-[--jobs 1 2]``.
+"""Measures how time and memory depend on the number of ranks:
+``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16] [--jobs 1 2]``.
 
-TRACE, recorded on one device, is grown and copied to become the traces of a run: each rank has its own number and its
-own clock. The run is analysed with each number of processes. ``--report`` writes HTML instead. Without TRACE the ranks
-are the small ones of ``tests/engine/culprits.py``: analysed, written as HTML, and merged from one part per host.
+TRACE, recorded on one device, is grown and copied to become the traces of a run in which each rank has its own number
+and clock. The run is analysed with each number of processes. ``--report`` writes HTML instead. Without TRACE, the small
+ranks of ``tests/engine/culprits.py`` are analysed, written as HTML, and merged from one part per host.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Run:
 
 
 def make_ranks(source: Path, folder: Path, megabytes: float, ranks: int) -> int:
-    """Write a trace for each of ``ranks`` ranks into ``folder``; returns the size of one trace in bytes.
+    """Write a trace for each of ``ranks`` ranks into ``folder``, and return the size of one trace in bytes.
 
     The ranks' clocks are a few ms apart, like those of different machines.
     """
@@ -88,7 +88,8 @@ def head_of(head: str, rank: int, ranks: int, ahead_ns: int) -> str:
 
 
 def make_small(folder: Path, ranks: int) -> int:
-    """Write a run of small ranks, one with a slow loader, into ``folder``; returns the mean trace size in bytes."""
+    """Write a run of small ranks, one of which has a slow loader, into ``folder``. Return the mean trace size in
+    bytes."""
     sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
     from culprits import one_rank, write_run
 
@@ -148,7 +149,7 @@ def require_all(output: bytes, ranks: int) -> None:
 
 def watched(process: subprocess.Popen[bytes]) -> Iterator[int]:
     """Sample the memory of all processes of a run until it ends."""
-    # Not poll(): it would reap the process before communicate() does.
+    # Do not call poll(), because it would reap the process before communicate() does.
     while process.returncode is None:
         yield sum(memory_of(pid) for pid in family(process.pid))
         time.sleep(_POLL_S)
@@ -164,7 +165,7 @@ def family(pid: int) -> list[int]:
 
 
 def memory_of(pid: int) -> int:
-    """Return the proportional set size of a process in bytes; 0 if it has ended."""
+    """Return the proportional set size of a process in bytes, or 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:

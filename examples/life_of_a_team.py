@@ -1,8 +1,8 @@
-"""Plays through scenes from the life of a team that lints the trace of its nightly job: ``python
-examples/life_of_a_team.py [--again N]``.
+"""Plays scenes from the life of a team that lints the trace of its nightly job:
+``python examples/life_of_a_team.py [--again N]``.
 
-Every trace is recorded while the play runs, each in a separate process, by torch.profiler on the CPU and under
-the name that PyTorch gives it. Exits with 1 if an act does not end as expected.
+Every trace is recorded during the play by torch.profiler, on the CPU and in a separate process, under the name that
+PyTorch gives it. The exit code is 1 if an act does not end as expected.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MISSING = "Recording needs PyTorch; the extra `bench` installs it: pip install '
 class Act:
     """One thing that the team does, and its expected end.
 
-    ``options`` are those of ``lint``. Before each of the ``times`` calls the job runs with a transform that sleeps for
-    ``sleep_s``; None keeps the last trace. A line of the output must begin with ``shows``.
+    ``options`` are those of ``lint``. Before each of the ``times`` calls, the job runs with a transform that sleeps for
+    ``sleep_s``; if that is None, the last trace is kept. A line of the output must start with ``shows``.
     """
 
     title: str
@@ -55,7 +55,7 @@ class Ending:
 
 
 def acts(again: int) -> tuple[Act, ...]:
-    """The acts of the play; ``again`` is how often the accepted code is recorded again."""
+    """The acts of the play; ``again`` says how often the accepted code is recorded again."""
     passed, accepted = "All checks passed!", "All checks passed! (1 suppressed)"
     annotation = "::warning title=habana_perf_tool (GAP102)"
     baseline = ("--baseline", BASELINE)
@@ -98,7 +98,7 @@ def record(folder: Path, sleep_s: float) -> None:
 
 def lint(options: Sequence[str], project: Path) -> Ending:
     """Lint the traces of ``project``, as a CI job would."""
-    # With this path, the checkout need not be installed.
+    # With this path, the checkout does not have to be installed.
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "perftool", "lint", TRACES, *options]
     done = subprocess.run(
@@ -108,7 +108,7 @@ def lint(options: Sequence[str], project: Path) -> Ending:
 
 
 def repeat(act: Act, project: Path) -> list[Ending]:
-    """Record a run, if the act has one, and lint it; do both ``act.times`` times."""
+    """Record a run, if the act has a run, and lint it; do both ``act.times`` times."""
     endings = []
     for _ in range(act.times):
         if act.sleep_s is not None:
@@ -139,11 +139,11 @@ def play(act: Act, project: Path) -> bool:
 
 
 def main() -> int:
-    """Play all acts: 0 if each ended as expected, 1 if one did not, 2 without PyTorch."""
+    """Play all acts. Return 0 if all ended as expected, 1 if an act did not, and 2 if PyTorch is missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
         "--again", type=int, default=10, choices=range(1, 101), metavar="N",
-        help="record the accepted code N times, 10 unless given",
+        help="record the accepted code N times (default: 10)",
     )  # fmt: skip
     again = parser.parse_args().again
     if importlib.util.find_spec("torch") is None:

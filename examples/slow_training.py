@@ -1,4 +1,4 @@
-"""A training loop with four problems, each on its own line; `record` reports the lines.
+"""A training loop with four problems, each on its own line; `record` reports these lines.
 
 habana_perf_tool record -- python examples/slow_training.py
 habana_perf_tool simulate examples/slow_training.py
@@ -33,7 +33,7 @@ def clean(texts):
 
 
 def train(device):
-    """Train for a few steps; returns the last loss."""
+    """Train for a few steps and return the last loss."""
     layers = [nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]
     model = nn.Sequential(*layers, nn.Linear(WIDTH, CLASSES)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)

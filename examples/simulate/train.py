@@ -16,22 +16,22 @@ EXAMPLES, BATCH, EPOCHS = 500, 8, 1
 
 
 class Reviews(Dataset):
-    """Texts of four lengths with a label each."""
+    """Texts of four lengths, each with a label."""
 
     def __len__(self):
         return EXAMPLES
 
     def __getitem__(self, index):
-        time.sleep(0.0005)  # in place of reading and tokenising a text
+        time.sleep(0.0005)  # stands in for reading and tokenising a text
         generator = torch.Generator().manual_seed(index)
-        # Sorted by length, like the output of a sampler that groups texts of similar length.
+        # Texts are sorted by length, as by a sampler that groups texts of similar length.
         length = 16 * (1 + index * 4 // EXAMPLES)
         words = torch.randint(1, VOCABULARY, (length,), generator=generator)
         return words, int(words[0]) % CLASSES
 
 
 def collate(samples):
-    """Pad to the longest text of the batch."""
+    """Pad to the longest text in the batch."""
     words = nn.utils.rnn.pad_sequence([words for words, _ in samples], batch_first=True)
     return words, torch.tensor([label for _, label in samples])
 

@@ -1,4 +1,4 @@
-"""`train.py` with the advice of its report followed; what changed is marked.
+"""`train.py` after following the advice of its report; the changes are marked.
 
 habana_perf_tool simulate examples/simulate/train_fixed.py
 """
@@ -18,15 +18,15 @@ LENGTH = 64
 
 
 class Reviews(Dataset):
-    """Texts of four lengths with a label each."""
+    """Texts of four lengths, each with a label."""
 
     def __len__(self):
         return EXAMPLES
 
     def __getitem__(self, index):
-        time.sleep(0.0005)  # in place of reading and tokenising a text
+        time.sleep(0.0005)  # stands in for reading and tokenising a text
         generator = torch.Generator().manual_seed(index)
-        # Sorted by length, like the output of a sampler that groups texts of similar length.
+        # Texts are sorted by length, as by a sampler that groups texts of similar length.
         length = 16 * (1 + index * 4 // EXAMPLES)
         words = torch.randint(1, VOCABULARY, (length,), generator=generator)
         return words, int(words[0]) % CLASSES
@@ -59,9 +59,9 @@ def main():
     model = Classifier().to(device)
     # One kernel for all parameters (FUS101).
     optimizer = FusedAdamW(model.parameters(), lr=3e-4)
-    # Workers load batches in advance; pinned memory; no smaller last batch (GAP102, CPY101, RCP101).
+    # Workers load batches in advance, memory is pinned, and no smaller last batch remains (GAP102, CPY101, RCP101).
     loader = DataLoader(Reviews(), batch_size=BATCH, collate_fn=collate, num_workers=2, pin_memory=True, drop_last=True)
-    # Sums stay on the device. mark_step ends the graph that creates them, so that all steps have the same graph.
+    # The sums stay on the device. mark_step ends the graph that creates them, so that all steps have the same graph.
     total, right = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
     htcore.mark_step()
     for epoch in range(EPOCHS):
@@ -77,7 +77,7 @@ def main():
             optimizer.step()
             optimizer.zero_grad()
             htcore.mark_step()
-            # Read every twentieth step (SYN101).
+            # Read the values only every twentieth step (SYN101).
             if step % 20 == 19:
                 print(f"epoch {epoch} step {step + 1} loss {total.item() / (step + 1):.4f} right {right.item()}")
 

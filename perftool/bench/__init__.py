@@ -2,8 +2,8 @@
 gain.
 
 Each benchmark is a module with the name that the rules use. ``fused_optimizers`` is a table of benchmarks that differ
-only by an op, and ``simulated`` lists the benchmarks that run only on the simulator, each with a script. ``harness``
-measures them.
+only in the op, and ``simulated`` lists the benchmarks that run only on the simulator, each with its own script.
+``harness`` measures them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Modules that contain no benchmark, or several.
 _OTHER = {"harness", "workloads", "scripts", "simulated", "fused_optimizers"}
-# The names in ``fused_optimizers``, repeated so that ``benchmark_names`` need not import torch.
+# The names in ``fused_optimizers``, repeated so that ``benchmark_names`` does not have to import torch.
 _OPTIMIZERS = {
     *("adamw_moments", "functional_adamw", "fused_adagrad", "fused_adamw", "fused_clip_norm", "fused_ema"),
     *("fused_lamb", "fused_lars", "fused_sgd"),

@@ -1,4 +1,4 @@
-"""Gradients of a small model reduced through hooks during backward, or all at once after it."""
+"""Gradients of a small model reduced through hooks during the backward pass, or all together after it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = on_ranks(
     name="all_reduce_gradients",
     rules=("COL107",),
-    summary="Gradients of a small model reduced at once after backward instead of through hooks",
+    summary="Gradients of a small model reduced together after backward instead of through hooks",
     build=build,
     traced_size="tiny",
     sizes=("tiny", "small"),

@@ -1,4 +1,4 @@
-"""Sequences of many lengths through a compiled model: one graph for each length, or one for all, with padding."""
+"""Sequences of many lengths through a compiled model: one graph for each length, or a single graph and padding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PASSES = 4
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Passes over batches of all lengths in a separate process, so the time includes the first compilation."""
+    """Passes over batches of all lengths, in a separate process so that the time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting, automatic=setting.size == "automatic")
     lengths = [_SHORTEST + _APART * index for index in range(_LENGTHS[setting.size])]

@@ -13,7 +13,7 @@ _LAYERS = 4
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Inference on all samples: one call per sample, or one call for all."""
+    """Inference on all samples: one call per sample, or a single call for all samples."""
     torch.manual_seed(setting.seed)
     samples, width = _SHAPES[setting.size]
     model = nn.Sequential(*(nn.Linear(width, width) for _ in range(_LAYERS))).to(setting.device)

@@ -32,8 +32,8 @@ Ways = dict[FormName, tuple[str, MakeOptimizer]]
 _DECAY = 0.01
 # Far above the norm of the gradients, so that nothing is clipped.
 _MAX_GRAD_NORM = 1e3
-# LARS overwrites the gradients, and all runs use the same ones. These two values keep the gradients as large as the
-# weights. Otherwise they would become denormal numbers, which are slow.
+# LARS overwrites the gradients, and all runs use the same gradients. These two values keep the gradients as large as
+# the weights. Otherwise they would become denormal numbers, which are slow.
 _RATE = _EETA = 1.0
 
 
@@ -54,7 +54,8 @@ def _lars(params: Iterable[nn.Parameter]) -> FusedLars:
 
 
 _OPTIMIZERS: dict[str, tuple[str, Ways]] = {
-    # PyTorch adds epsilon to the root after the bias correction, FusedAdamW before it; with 0, only rounding differs.
+    # PyTorch adds epsilon to the root after the bias correction, FusedAdamW before it; with epsilon 0, only rounding
+    # differs.
     "fused_adamw": ("AdamW", _with_torch_forms(torch.optim.AdamW, FusedAdamW, lr=1e-3, eps=0.0, weight_decay=_DECAY)),
     "fused_sgd": ("SGD", _with_torch_forms(torch.optim.SGD, FusedSGD, lr=1e-3, momentum=0.9, weight_decay=_DECAY)),
     "fused_adagrad": ("Adagrad", _with_torch_forms(torch.optim.Adagrad, FusedAdagrad, lr=1e-3, weight_decay=_DECAY)),
@@ -100,9 +101,9 @@ def _average(form: FormName, setting: Setting) -> Form:
 
 
 def _clip(form: FormName, setting: Setting) -> Form:
-    """clip_grad_norm_ with its defaults, which are also its fastest options, or FusedClipNorm.
+    """clip_grad_norm_ with its defaults, which are also the fastest options, or FusedClipNorm.
 
-    All runs clip the same gradients, so the limit falls a little with each run. Otherwise only the first run would
+    All runs clip the same gradients, so the limit is lowered slightly for each run. Otherwise only the first run would
     clip.
     """
     params = weights_of(setting)
@@ -171,7 +172,7 @@ BENCHMARKS = {
             _row(
                 name,
                 ("FUS101",),
-                f"{op} over all tensors at once instead of one by one",
+                f"{op} over all tensors together instead of one by one",
                 partial(_optimizer, ways),
                 torch_best="torch" in ways,
             )
@@ -180,7 +181,7 @@ BENCHMARKS = {
         _row(
             "fused_ema",
             ("FUS105",),
-            "a moving average over all weights at once instead of one by one",
+            "a moving average over all weights together instead of one by one",
             _average,
             torch_best=True,
         ),
@@ -188,14 +189,14 @@ BENCHMARKS = {
         _row(
             "fused_clip_norm",
             ("FUS102",),
-            "the norm of all gradients at once instead of one by one",
+            "the norm of all gradients together instead of one by one",
             _clip,
             script="fused_clip_norm.py",
         ),
         _row(
             "functional_adamw",
             (),
-            "the functional AdamW over all tensors at once instead of one by one",
+            "the functional AdamW over all tensors together instead of one by one",
             _functional,
             torch_best=True,
         ),

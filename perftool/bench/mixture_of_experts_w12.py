@@ -1,4 +1,4 @@
-"""A mixture of experts whose first two matmuls are separate, or joined in one weight."""
+"""A mixture of experts whose first two matmuls are separate, or joined by using one weight."""
 
 from __future__ import annotations
 

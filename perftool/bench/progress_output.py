@@ -1,4 +1,4 @@
-"""A line of progress after every step, or after every twentieth."""
+"""A progress line after every step, or after every twentieth step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="progress_output",
     rules=("SYN103",),
-    summary="progress written every twenty steps instead of in every one",
+    summary="progress written every twenty steps instead of in every step",
     build=build,
     sizes=tuple(_SHAPES),
     traced_size="small",

@@ -16,7 +16,8 @@ _SIZES = {"small": (1 << 18, 384, 12), "large": (1 << 20, 768, 8)}
 
 
 class _Device:
-    """A thread that works through its own queue, like a device: PyTorch's kernels release the GIL for the host."""
+    """A thread that works through its own queue, like a device. While it runs kernels, PyTorch releases the GIL for the
+    host."""
 
     def __init__(self, rows: int, products: int, setting: Setting) -> None:
         self._queue = ThreadPoolExecutor(max_workers=1)
@@ -40,7 +41,7 @@ class _Device:
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Twenty steps whose batches the host prepares; the loss is read in each step, or only in the last one."""
+    """Twenty steps whose batches the host prepares; the loss is read in each step, or only in the last step."""
     values, rows, products = _SIZES[setting.size]
     device = _Device(rows, products, setting)
     raw = torch.randn(values, generator=setting.generator())
@@ -62,14 +63,14 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="scalar_reads",
     rules=("SYN101",),
-    summary="The loss read every twentieth step instead of in every one",
+    summary="The loss read in every twentieth step instead of in every step",
     build=build,
     sizes=tuple(_SIZES),
     traced_size="small",
     tolerance=0.0,
     clock="wall",
     devices=("cpu",),
-    reason=f"{ASYNCHRONOUS}; here a thread imitates one",
+    reason=f"{ASYNCHRONOUS}; here a thread imitates such a device",
     script="scalar_reads.py",
     most_rounds=12,
 )

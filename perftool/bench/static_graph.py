@@ -1,4 +1,4 @@
-"""DistributedDataParallel: a search for unused parameters in every step, or a graph declared static."""
+"""DistributedDataParallel with a search for unused parameters in every step, or with a graph declared static."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module that counts its calls in a Python number, which recompiles it each time, or in a buffer."""
+"""A module that counts its calls in a Python number, which causes a recompilation in each call, or in a buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _WARM_UP = 10
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All calls with torch.compile's defaults in a separate process, so the time includes the first compilation."""
+    """All calls with torch.compile's defaults, in a separate process so that the time includes the first
+    compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(_Counting() if form == "naive" else _Buffered(), setting, automatic=True)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

@@ -41,7 +41,7 @@ __all__ = [*sorted(_MODULE_OF), "distributed"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name; without torch, MissingExtraError names the extra that installs it."""
+    """Load a public name. If torch is missing, MissingExtraError names the extra that installs it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         fused.install()
     except PerfToolError as error:
         return _refused(str(error), error.exit_code)
-    from perftool.fused.porting import script  # imported late, because its package needs torch
+    from perftool.fused.porting import script  # imported here because its package needs torch
 
     script.hide_internal_frames()
     if arguments[0] == "-m":

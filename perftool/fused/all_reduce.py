@@ -1,7 +1,7 @@
 """`all_reduce_gradients`: average all gradients of a model over the ranks in one collective.
 
 A lightweight replacement for DistributedDataParallel, called after the backward pass. Gradients are copied into one
-flat buffer, which may have a narrower dtype, reduced there, and copied back.
+flat buffer, which may have a narrower dtype, reduced in it, and copied back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
 CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
 
-# On a Gaudi, the op needs native graphs, which record the copies.
+# On a Gaudi, the op needs native graphs to record the copies.
 register_everywhere(OP, lambda: native_obstacle("hpu", "HPUGraph"))
 
 
@@ -41,7 +41,7 @@ class GradientBuffer:
         return [parameter.grad for parameter in self.parameters]
 
     def pack(self) -> None:
-        """Cast the gradients into the buffer, then scale them. This order affects rounding; a Gaudi uses the same."""
+        """Cast the gradients into the buffer, then scale them. A Gaudi uses the same order, which affects rounding."""
         torch._foreach_copy_(self.views, self._gradients())
         self.flat.mul_(1.0 / dist.get_world_size())
 
@@ -83,7 +83,7 @@ def all_reduce_gradients(
 
 
 def _run(buffer: GradientBuffer, name: str, copies: Callable[[], None], recorded: bool) -> None:
-    """Run the copies; if `recorded`, as a native graph that the first call records."""
+    """Run the copies. If `recorded`, run them as a native graph that the first call records."""
     if not recorded:
         copies()
         return

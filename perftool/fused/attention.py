@@ -1,7 +1,7 @@
 """`FusedSDPA`: scaled dot-product attention with Gaudi's arguments, on any device.
 
-Most calls run `F.scaled_dot_product_attention`. Calls with arguments that it does not support run the plain `formula`,
-whose memory grows with tokens²; docs/fused/attention.md lists the cost of these arguments.
+Most calls run `F.scaled_dot_product_attention`. Calls with arguments that this op does not support run the plain
+`formula`, whose memory grows with tokens²; docs/fused/attention.md lists the cost of these arguments.
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ class FusedSDPA(AppliedOp):
         return_attn_probs: bool = False,
         /,
     ) -> Outputs:
-        """Return softmax(scale q kᵀ + mask) v, with dropout applied to the probabilities. On request, it is followed by
-        the probabilities (before dropout) and the boolean dropout mask (True: kept).
+        """Return softmax(scale q kᵀ + mask) v, with dropout applied to the probabilities. Optionally, also return the
+        probabilities (before dropout) and the boolean dropout mask (True means kept).
 
-        q is [batch, heads, queries, size] or [batch, queries, size]; the number of heads of k and v may be a divisor
-        of q's. The mask is boolean, or is added to the scores. `softmax_mode` "fast" only matters on a Gaudi; "fp32"
-        computes bfloat16 inputs in float32.
+        q is [batch, heads, queries, size] or [batch, queries, size]; the number of heads of k and v may be a divisor of
+        that of q. The mask is boolean, or is added to the scores. The `softmax_mode` "fast" only matters on a Gaudi;
+        "fp32" computes bfloat16 inputs in float32.
         """
         # The native op would use its own global switch, which ours does not set.
         recompute_mode = _recompute if recompute_mode is None else recompute_mode
         choice = choose(OP, "cpu" if q.is_cpu else q.device.type)
         extras = return_dropout_mask or return_attn_probs or seq_padding_type != "left" or softmax_mode != "None"
         if choice == "fast" and attn_mask is None and valid_seq_len is None and recompute_mode and not extras:
-            # The other arguments are not checked, because with few tokens the checks would be a noticeable overhead.
+            # The other arguments are not checked, because with few tokens, checks would add noticeable overhead.
             _check_shapes(q, k, v, dropout_p)
             if q.dim() == 4:
                 return _torch_attention(q, k, v, None, dropout_p, is_causal, scale)
@@ -108,7 +108,7 @@ class FusedSDPA(AppliedOp):
         training = q.requires_grad or k.requires_grad or v.requires_grad
         if softmax == "fast" and q.dtype != torch.bfloat16:
             raise ValueError(f"softmax_mode 'fast' needs bfloat16 tensors, not {q.dtype}")
-        # These are Gaudi's errors with Gaudi's messages, because scripts may look for them.
+        # Errors and messages are Gaudi's own, because scripts may look for them.
         if softmax == "fp32" and (q.dtype != torch.bfloat16 or training):
             raise AssertionError("softmax_mode 'fp32' is for bfloat16 tensors, in inference")
         if training and return_attn_probs:
@@ -181,7 +181,7 @@ def _by_sequence(
     how: Any,
     extras: tuple[bool, bool],
 ) -> Attended:
-    """Compute attention only over the valid tokens of each sequence, so padding costs nothing; the rest is zero."""
+    """Compute attention only over the valid tokens of each sequence, so padding costs nothing; its output is zero."""
     tokens = q.size(2)
     output = q.new_zeros((*q.shape[:-1], v.size(-1)))
     probabilities = q.new_zeros((*q.shape[:-1], tokens)) if extras[0] else None

@@ -1,8 +1,8 @@
 """Selects the implementation of a fused op on each device, and explains the choice.
 
 Every op module registers its implementations when it is imported: `habana` is Gaudi's own, `fast` PyTorch's, and
-`reference` the plain form. The first usable one runs. If the environment variable `PERFTOOL_FUSED_BACKEND` was set to
-one of these names when this module was imported, that implementation runs, or `BackendError` says why it cannot.
+`reference` the plain form. The first usable one runs. If the environment variable `PERFTOOL_FUSED_BACKEND` has one of
+these names when this module is imported, that implementation runs, or `BackendError` says why it cannot.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PLACE = {name: place for (_, place), names in NAMES.items() for name in names}
 
 
 class BackendError(PerfToolError):
-    """No implementation can run here, or the one selected by the environment cannot; the text says why."""
+    """No implementation can run here, or the environment selects an implementation that cannot; the text says why."""
 
 
 @dataclass(frozen=True)
 class BackendReport:
-    """The implementation of an op on a device, and why it is chosen; `obstacles` is the result of `candidates`."""
+    """The implementation of an op on a device, and why it was chosen; `obstacles` is the result of `candidates`."""
 
     op: str
     device: str
@@ -38,8 +38,8 @@ class BackendReport:
 
 
 wanted = os.environ.get(ENVIRONMENT_VARIABLE)
-"""The value of the environment variable. It is read once, because reading it in each call would slow down attention
-over one token by 1 %. The simulator overwrites it."""
+"""The value of the environment variable. It is read only once, because reading it in each call would slow down
+attention over one token by 1 %. The simulator overwrites it."""
 
 _registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
 _choices: dict[tuple[str, str, str | None], str] = {}
@@ -72,7 +72,7 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
 
 def choose(op: str, device_type: str) -> str:
     """Return the name of the implementation of `op` on a device type. Raises BackendError if none can run, or if the
-    one selected by the environment cannot."""
+    environment selects an implementation that cannot."""
     key = op, device_type, wanted
     if key not in _choices:
         _choices[key] = _chosen(op, device_type)[0]
@@ -97,10 +97,10 @@ def _chosen(op: str, device_type: str) -> tuple[str, str]:
 
 
 def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, ...]:
-    """Return the implementation of every op with the reason, sorted by op and device type. By default, the device types
-    are those of this machine.
+    """Return the chosen implementation of every op and the reason for the choice, sorted by op and device type. By
+    default, the device types are those of this machine.
 
-    If no implementation can run, or the environment selects one that cannot, `chosen` is `none`.
+    If no implementation can run, or the environment selects an implementation that cannot, `chosen` is `none`.
     """
     import torch
 
@@ -137,7 +137,7 @@ def native(module: str, name: str) -> Any:
 
 
 def native_obstacle(module: str, name: str) -> str | None:
-    """Return why `habana_frameworks.torch.<module>.<name>` cannot be imported; None if it can."""
+    """Return why `habana_frameworks.torch.<module>.<name>` cannot be imported, or None if it can."""
     try:
         native(module, name)
     except (ImportError, AttributeError) as error:

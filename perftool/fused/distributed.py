@@ -18,7 +18,7 @@ register_optimizer(OP, adamw.ADAMW, NATIVE_MODULE)
 
 
 class FusedAdamW:
-    """AdamW like `perftool.fused.FusedAdamW`, always with bias correction; not a torch.optim.Optimizer.
+    """AdamW as in `perftool.fused.FusedAdamW`, always with bias correction. It is not a torch.optim.Optimizer.
 
     `state[param]` contains `step` (a CPU tensor), `exp_avg`, `exp_avg_sq` and, for FP8 moments, their scales. The
     `step` of the first parameter with a gradient is used for all parameters.
@@ -57,7 +57,8 @@ class FusedAdamW:
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor | None]) -> None:
-        """Step every parameter that has a gradient; `gradients` has one entry per parameter, None without a gradient.
+        """Step every parameter that has a gradient; `gradients` has one entry per parameter, which is None if there is
+        no gradient.
 
         Raises ValueError for a wrong number of entries, and IndexError if all are None.
         """

@@ -1,6 +1,6 @@
 """`mixture_of_experts` with Gaudi's two signatures, on any device.
 
-Each expert is three plain matmuls over its tokens. The routing is sorted once, so the host waits for the device only
+Each expert runs three plain matmuls over its tokens. The routing is sorted once, so the host waits for the device only
 once.
 """
 
@@ -42,9 +42,9 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     `permuted_weights`. `activation` is gelu (exact), relu or silu. Only experts from experts_min to
     experts_max, inclusive, contribute; the weight lists contain either these or all experts.
 
-    Unless `measurement_mode` is None, the result is a pair: the output, and per expert the largest input element of its
-    last matmul (float32, not the absolute value; 0 for an expert without tokens). Raises RuntimeError for an unknown
-    activation, and ValueError for shapes and dtypes that do not match.
+    Unless `measurement_mode` is None, the result is a pair: the output, and for each expert the largest input element
+    of its last matmul (float32, not the absolute value; 0 for an expert without tokens). Raises RuntimeError for an
+    unknown activation, and ValueError for shapes and dtypes that do not match.
     """
     bound = (_JOINED if _is_joined(args, kwargs) else _SEPARATE).bind(*args, **kwargs)
     if choose(OP, bound.arguments["hidden_states"].device.type) == "habana":
@@ -109,7 +109,7 @@ def _experts(arguments: dict[str, Any], x: Tensor) -> list[Weights]:
 
 
 def _local(weights: Weights, name: str, first: int, last: int) -> Weights:
-    """Return the weights of experts first..last; the list may contain only these or all experts."""
+    """Return the weights of experts first..last; the list may contain these experts only, or all experts."""
     count = last - first + 1
     if len(weights) != count and len(weights) <= last:
         raise ValueError(f"{name} holds {len(weights)} experts; experts {first} to {last} need {count}")

@@ -1,4 +1,4 @@
-"""Gaudi's kernels that correspond to a single PyTorch op, under Gaudi's names."""
+"""Gaudi ops for which PyTorch has a single op, under Gaudi's names."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class AppliedOp:
     """
 
     def __init_subclass__(cls) -> None:
-        """Raise TypeError if a subclass defines `forward` or `backward`, which would never be called."""
+        """Raise TypeError if a subclass defines `forward` or `backward`, because these would never be called."""
         for name in ("forward", "backward"):
             if name in cls.__dict__:
                 raise TypeError(f"{cls.__name__}.{name} would never be called: this op has only `apply`")
 
 
 def natively_applied(op: str, *arguments: Any) -> Tensor | None:
-    """Call Gaudi's class if it is selected for the device of the first argument; otherwise return None."""
+    """Call Gaudi's class if that class is selected for the device of the first argument; otherwise return None."""
     if choose(op, arguments[0].device.type) != "habana":
         return None
     result: Tensor = native_op(op).apply(*arguments)

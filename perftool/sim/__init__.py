@@ -21,13 +21,11 @@ _NO_TORCH = "simulate needs PyTorch; the extra `bench` installs it: pip install 
 class Simulated:
     """The result of a simulated run.
 
-    ``interrupted``: why it ended early, or None. ``used``: whether the device did anything.
-    ``steps``: the number of steps in the trace; ``skipped``: the number of steps before the trace begins.
-    ``length_ns``: the virtual time of the whole run; ``compiling_ns``: the time spent on its ``compilations``.
-    ``rank``: the number of this process among the ``ranks`` that a launcher started.
-    ``spawned``: the traces of ranks that the script itself started. If there are any, ``trace`` is written only if the
-    script also used the device.
-    ``notes``: differences from a real device.
+    ``interrupted``: why it ended early, or None. ``used``: whether the device did any work. ``steps``: the number of
+    steps in the trace; ``skipped``: the number of steps before the trace starts. ``length_ns``: the virtual time of the
+    whole run; ``compiling_ns``: the time that its ``compilations`` take. ``rank``: the number of this process among the
+    ``ranks`` that a launcher started. ``spawned``: the traces of ranks that the script itself started. If there are
+    any, ``trace`` is written only if the script also used the device. ``notes``: differences from a real device.
     ``causes``: why graphs ended, values were read, ops ran on the CPU and graphs were recompiled, in the whole run.
     """
 
@@ -62,8 +60,8 @@ def simulate(
     """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
-    next to it. The trace begins after ``skip_steps`` steps, like a profiler's trace after its warm-up; None skips the
-    initial steps that compile: at most three, and at most half of all steps. ``steps_from`` says what marks a step
+    next to it. The trace starts after ``skip_steps`` steps, as a profiler's trace starts after its warm-up; None skips
+    the initial steps that compile: at most three, and at most half of all steps. ``steps_from`` says what marks a step
     (profiler, optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in
     this process, and ``torch`` is patched while it runs. Raises InputError for a missing script, MissingExtraError
     without torch, and PerfToolError for an unknown device, mode or kind of step.

@@ -1,4 +1,4 @@
-"""``python -m perftool.sim SCRIPT [ARGS...]``: one simulated run in a separate process."""
+"""``python -m perftool.sim SCRIPT [ARGS...]``: simulates one run in a separate process."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    # As after Ctrl-C, write the files.
+    # Write the files, as after Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Formats the part of the call stack that is in the script's own files, as in a trace with stacks."""
+"""Formats the part of the call stack that is in the script's own files, as a trace with stacks does."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def own_stack() -> str:
         if file := _shown(code.co_filename):
             lines.append(f"{file}({frame.f_lineno}): {code.co_name}")
         elif lines and code.co_filename.startswith(HERE):
-            # This frame of the simulator runs the script, so outer frames do not belong to the script.
+            # This frame of the simulator starts the script, so outer frames do not belong to the script.
             break
         frame = frame.f_back  # type: ignore[assignment]
     return ";".join(lines)
 
 
 def own_line() -> str:
-    """Return the innermost script line on the call stack, such as ``train.py:12 main``; empty if there is none."""
+    """Return the innermost script line on the call stack, such as ``train.py:12 main``, or "" if there is none."""
     return innermost_line(own_stack())
 
 
@@ -42,7 +42,7 @@ def innermost_line(stack: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _shown(file: str) -> str | None:
-    """Return ``file`` relative to its import folder, as the profiler writes it; None if it is not the script's file."""
+    """Return ``file`` relative to its import folder, as the profiler writes it, or None if it is not the script's."""
     if file.startswith(_OURS) or not is_own(file):
         return None
     folders = [folder.rstrip("/\\") for folder in sys.path if folder]

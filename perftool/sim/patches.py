@@ -11,7 +11,7 @@ _MISSING = object()
 
 @contextmanager
 def attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Within the block, ``owner.name`` is ``value``."""
+    """Set ``owner.name`` to ``value`` within the block."""
     before = vars(owner).get(name, _MISSING)
     setattr(owner, name, value)
     try:
@@ -25,7 +25,7 @@ def attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def item(table: MutableMapping[str, Any], key: str, value: Any) -> Iterator[None]:
-    """Within the block, ``table[key]`` is ``value``."""
+    """Set ``table[key]`` to ``value`` within the block."""
     before = table.get(key, _MISSING)
     table[key] = value
     try:

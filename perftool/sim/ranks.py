@@ -14,7 +14,7 @@ from perftool.errors import TerminatedError
 from perftool.sim.machine.write import require_replaceable
 from perftool.sim.places import files, of_rank, place
 
-# How often to check for processes that have ended, and how long a process may take to end on request.
+# The interval between checks for ended processes, and how long a process may take to end on request.
 _LOOK_S, _END_S = 0.05, 10.0
 
 
@@ -23,7 +23,7 @@ def run_ranks(
 ) -> tuple[int, list[Path]]:
     """Run ``script`` in ``ranks`` processes, with ``options`` for ``python -m perftool.sim``.
 
-    Returns the exit code of the first process that fails, or 0, and the traces. If a process fails, the others are
+    Return the exit code of the first process that fails, or 0, and the traces. If a process fails, the others are
     terminated, because they would wait for it. Raises PerfToolError, before any process starts, if a rank would replace
     a file that is not from a simulation.
     """
@@ -37,11 +37,11 @@ def run_ranks(
     try:
         for rank in range(ranks):
             own = {**threads, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            # The shell may have opened descriptors for the script, as for ``<(zcat data.gz)``.
+            # The shell may have opened file descriptors for the script, such as ``<(zcat data.gz)``.
             children.append(subprocess.Popen(command, env=own, close_fds=False))
         code = _wait(children)
     except KeyboardInterrupt as ended:
-        # The ranks write their files before they end. The terminal sends Ctrl-C to them, too.
+        # The ranks write their files before they end. The terminal also sends Ctrl-C to them.
         if isinstance(ended, TerminatedError):
             for child in children:
                 child.terminate()
@@ -53,7 +53,7 @@ def run_ranks(
 
 
 def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait until all processes have ended or one has failed. Returns the exit code of the failed one, or 0."""
+    """Wait until all processes have ended or one has failed. Return the exit code of the failed process, or 0."""
     while True:
         codes = [child.poll() for child in children]
         failed = next((code for code in codes if code), None)

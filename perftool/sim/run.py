@@ -35,7 +35,7 @@ def run(
     if mode not in MODES:
         raise PerfToolError(f"there is no mode {mode!r}; the modes are {', '.join(MODES)}")
     if steps_from is not None and steps_from not in SOURCES:
-        raise PerfToolError(f"{steps_from!r} does not mark steps; {', '.join(SOURCES)} do")
+        raise PerfToolError(f"{steps_from!r} cannot mark steps; {', '.join(SOURCES)} can")
     require_script(script)
     trace, log, metrics = files(place(script, output))
     require_apart([str(trace), str(log), str(metrics)], [str(script)])
@@ -52,7 +52,7 @@ def run(
         spawned = settings.written()
     skipped = simulation.finish(skip_steps, steps_from)
     if machine.used or not spawned:
-        # The script may have written files of its own under these names.
+        # The script may have written its own files under these names.
         require_replaceable(trace, log, metrics)
         simulation.write(trace, log, metrics, interrupted)
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)

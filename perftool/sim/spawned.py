@@ -1,5 +1,5 @@
-"""Simulates the processes that a script spawns, such as one for each card, with a separate trace for each. A spawned
-process unpickles its parent's data before it imports the script; unpickling starts the simulation.
+"""Simulates the processes that a script spawns, such as one for each card; each writes its own trace. A spawned process
+unpickles its parent's data before it imports the script, and this unpickling starts the simulation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.modules import standing_in
 
 _ENTRANCE = "perftool"
-# Finalizers with a higher priority run earlier; the finalizers of Python's own modules have lower priorities.
+# Finalizers with a higher priority run first; those of Python's own modules have lower priorities than this.
 _EARLY = 200
 
 
@@ -45,12 +45,13 @@ class Settings:
         return tuple(of_rank(self.trace, rank) for rank in ranks)
 
     def require_written(self) -> None:
-        """Raise PerfToolError if a rank did not write its files, because they would replace others."""
+        """Raise PerfToolError if a rank did not write its files because they would replace other files."""
         if self._refused.exists():
             raise PerfToolError(self._refused.read_text(encoding="utf-8", errors="surrogateescape"))
 
     def write(self, simulation: Simulation) -> None:
-        """Write the files of a rank, unless those of any rank would replace files that are not from a simulation."""
+        """Write the files of a rank, unless the files of any rank would replace files that are not from a
+        simulation."""
         try:
             for rank in {*range(simulation.ranks), simulation.rank}:
                 require_replaceable(*files(of_rank(self.trace, rank)))

@@ -240,7 +240,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         simulate(script, device="tpu")
     with pytest.raises(PerfToolError, match="no mode 'fast'"):
         simulate(script, mode="fast")
-    with pytest.raises(PerfToolError, match="'epoch' does not mark steps; profiler, optimizer, loader, mark_step do"):
+    with pytest.raises(PerfToolError, match="'epoch' cannot mark steps; profiler, optimizer, loader, mark_step can"):
         simulate(script, steps_from="epoch")
 
 

@@ -2,9 +2,9 @@
 
 usage: python tools/docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
 
---record records pairs on this CPU (this requires PyTorch, and takes minutes for each pair), and --pair adds a pair of
-your own; the results are saved in benchmarks/calibration.json. The other pairs come from sample_traces/benchmarks and
-have one recording each. --write puts the tables into docs/gains.md.
+--record records pairs on this CPU (this requires PyTorch, and takes minutes for each pair), and --pair adds your own
+pair; the results are saved in benchmarks/calibration.json. The other pairs come from sample_traces/benchmarks, with one
+recording each. --write puts the tables into docs/gains.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Pair:
-    """Traces before and after the fix of ``code``; ``ratio`` is the step time before the fix over the time after it."""
+    """Traces before and after the fix of ``code``; ``ratio`` is the step time before the fix divided by the time after
+    it."""
 
     name: str
     before: Sequence[str]
@@ -98,7 +99,7 @@ def _read(paths: Sequence[str]) -> Report:
 
 @cache
 def _report(paths: tuple[str, ...]) -> Report:
-    """Return the report on traces, cached because several rules may give advice on a pair."""
+    """Return the report on traces. It is cached, because several rules may give advice on a pair."""
     return analyze(paths)
 
 
@@ -107,7 +108,7 @@ def _step_ms(report: Report) -> float:
 
 
 def shipped() -> Iterator[Pair]:
-    """Yield the pairs in the repository, once for each rule that gives the advice."""
+    """Yield the pairs in the repository. A pair occurs once for each rule that gives the advice."""
     for rule in load_pack(builtin_folder()):
         folder = PAIRS / str(rule.benchmark)
         if rule.benchmark and folder.exists() and rule.benchmark not in NOT_ONE_STEP:
@@ -121,7 +122,7 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def recorded(names: Sequence[str]) -> Iterator[Row]:
-    """Record the benchmarks ``names``, or all that a CPU can run, ``ROUNDS`` times with alternating forms.
+    """Record the benchmarks ``names`` (by default, all that a CPU can run) ``ROUNDS`` times with alternating forms.
 
     Other load on the machine can only make steps longer, so for each form, the recording with the smallest median step
     counts. Where possible, the true ratio is measured without a profiler, with alternating forms; its median counts.
@@ -175,7 +176,7 @@ def kept() -> list[Row]:
 
 
 def keep(rows: Sequence[Row], made: Row) -> list[Row]:
-    """Replace the row for the same pair and rule in ``rows`` with ``made``; saves and returns the rows."""
+    """Replace the row for the same pair and rule in ``rows`` with ``made``, then save and return the rows."""
     others = [one for one in rows if (one.name, one.code) != (made.name, made.code)]
     found = sorted([*others, made], key=lambda one: (one.name, one.code))
     KEPT.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")
@@ -196,7 +197,7 @@ def main(arguments: list[str]) -> int:
         rows = keep(rows, made)
     known = {(one.name, one.code) for one in rows}
     shown = [row(pair) for pair in shipped() if (pair.name, pair.code) not in known]
-    # Leave out pairs for which the rule does not fire, because nothing is predicted for them.
+    # Leave out pairs for which the rule does not fire, because they have no prediction.
     with_gain = [one for one in shown if one.bound is not None or one.predicted is not None]
     rows += [one if one.simulated else replace(one, name=f"{one.name} (one recording)") for one in with_gain]
     titles = {"Recorded": False, "Simulated": True}

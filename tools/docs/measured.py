@@ -14,12 +14,12 @@ _GOAL = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \|$", re.M
 
 
 def fill(page: str) -> str:
-    """Return ``page`` with current figures in its marked places."""
+    """Return ``page`` with current figures where it marks them."""
     return PLACE.sub(lambda found: found[1] + _BLOCKS[found[2]](), page)
 
 
 def sizes() -> str:
-    """The growth of time and memory with a trace's size, and whether the goal is met."""
+    """How time and memory grow with a trace's size, and whether the goal is met."""
     goals = {what: row for what, *row in _GOAL.findall(SOURCE.read_text(encoding="utf-8"))}
     grown = [value for what, row in goals.items() if what.startswith("CPU time per MB") for value in row[1:]]
     ratios = sorted(float(value) for value in grown if value != "-")
@@ -30,9 +30,9 @@ def sizes() -> str:
     goal, chat, train = goals["analysis / json, 190 MB, CPU"]
     met = "met" if max(float(chat), float(train)) <= float(goal) else "not met"
     return (
-        f"Per MB, traces of 1, 3 and 5 GB take {ratios[0]:.1f} to {ratios[-1]:.1f} times as much CPU time as one of "
-        f"190 MB; they need {peaks[0]}, {peaks[1]} and {peaks[2]} MiB.\n"
-        f"Analysing two traces took {chat} and {train} times the CPU time of `json.load`; our goal, {goal}, is {met}.\n"
+        f"Per MB, traces of 1, 3 and 5 GB take {ratios[0]:.1f} to {ratios[-1]:.1f} times as much CPU time as a trace "
+        f"of 190 MB. They need {peaks[0]}, {peaks[1]} and\n{peaks[2]} MiB. Analysing two traces took {chat} and "
+        f"{train} times the CPU time of `json.load`; our goal, {goal}, is {met}.\n"
     )
 
 

@@ -20,20 +20,19 @@ The command line takes precedence over environment variables, environment variab
 the options of one command, and `habana_perf_tool config` prints the keys. `COMMAND ... --show-settings` prints the
 settings in use and where each was set.
 
-A configuration that was found next to the inputs may be untrusted. It may refer only to
-files in its own folder (keys marked *path*), and may not set the keys marked *trusted*, unless you pass it with
-`--config` or set `--trust-config`.
+A configuration found next to the inputs may be untrusted. It may refer only to files in its own folder (keys marked
+*path*), and may not set the keys marked *trusted*, unless you pass it with `--config` or set `--trust-config`.
 
 ## Shared options and keys
 """
-OWN = """## Options of single commands
+OWN = """## Options of individual commands
 
 These cannot be set in a configuration.
 """
 
 
 def options_page() -> str:
-    """The rows of the table, followed by the options of single commands."""
+    """The rows of the table, followed by the options of individual commands."""
     rows = sorted(ROWS, key=lambda one: one.panel or "")
     parts = [NOTE, INTRO]
     for panel, found in groupby(rows, key=lambda one: one.panel):

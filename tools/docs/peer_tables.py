@@ -74,7 +74,7 @@ def runs() -> str:
 
 
 def numbers() -> str:
-    """Each program's output for a trace before and after a few numbers were damaged."""
+    """Each program's output for a trace, before and after a few of its numbers were corrupted."""
     method, found = _part("numbers")
     rows = [[NAMES[name], _says(ran["before"]), _says(ran["after"])] for name, ran in found["rows"].items()]
     head = "| | unchanged | with seven impossible durations |"
@@ -82,7 +82,7 @@ def numbers() -> str:
 
 
 def broken() -> str:
-    """The numbers of damaged copies that each program analyses, rejects, and crashes on."""
+    """How many corrupt copies each program analyses, how many it rejects, and how many crash it."""
     method, found = _part("broken")
     cut = "cut off at 60 %"
     rows = []
@@ -93,7 +93,7 @@ def broken() -> str:
             tracebacks = sum(end["traceback"] for end in ends)
             refusals = len(ends) - answers - tracebacks
             rows.append([shown, str(answers), str(refusals), str(tracebacks), _ended(found[cut][program])])
-    head = "| | answers | refuses, without a traceback | traceback | with the file cut off |"
+    head = "| | answers | refuses, without a traceback | traceback | with the truncated file |"
     return method + f"{len(found)} copies: {'; '.join(found)}.\n\n" + _table(head, rows)
 
 

@@ -1,4 +1,4 @@
-"""Checks the prose of the README and the documentation with proselint: some of its checks, and our own, from
+"""Checks the prose of the README and the documentation with some of proselint's checks and with our own, from
 ``words.toml``.
 
 Code is not checked. Correct a fault in a generated page at its source. Exits with 1 if a check finds a fault.
@@ -19,7 +19,7 @@ from proselint.tools import LintFile
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CHECKS = dict.fromkeys(("house", "cliches", "hedging", "nonwords", "redundancy"), True)
-# Sentences that start with a clause in place of a noun ("Who asks ..."), and inverted sentences ("Of the ranks, ...").
+# Sentences that start with a clause instead of a noun ("Who asks ..."), and inverted sentences ("Of the ranks, ...").
 STARTS = {
     r"(?:^|[.:;] )(?:Who|What) (?:asks|answers|reads|waits|wants|is none|lies|stands|comes)\b": "start with a noun",
     r"(?:^|[.:;] )Of (?:an?|the|each|all|these) \w+(?: \w+){0,5},? ": "start with the subject",

@@ -35,9 +35,9 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links between ``docs`` and the rest of the repository to the pages' places on the site."""
+    """Point links between ``docs`` and the rest of the repository to where the pages are on the site."""
     if page.file.src_uri in OUTSIDE:
         return _INTO_DOCS.sub(r"\1\2", markdown)
-    # In the repository these pages are next to `docs`, on the site inside it.
+    # In the repository, these pages are next to `docs`; on the site, they are inside it.
     inside = "../" * page.file.src_uri.count("/")
     return re.sub(rf"(\]\(){re.escape(inside)}\.\./(?=[^)]+\.md)", rf"\1{inside}", markdown)

@@ -27,7 +27,7 @@ class Setting:
     seed: int = 0
 
     def generator(self) -> torch.Generator:
-        """Return a new random number generator on the CPU, always in the same state."""
+        """Return a new random number generator on the CPU, always with the same seed."""
         return torch.Generator().manual_seed(self.seed)
 
 
@@ -47,21 +47,22 @@ class Form:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A recommendation and a test of it. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's
+    """A piece of advice and a test of it. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's
     defaults, ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch
-    itself. ``rules`` are the codes that must fire on the trace of the naive form but not on that of the advised one.
+    itself. ``rules`` are the codes that must fire on the trace of the naive form but not on that of the advised form.
     Without rules, only the ratio is judged.
 
-    How it is measured: ``tolerance`` is the largest allowed difference of the results, relative to their largest value.
-    ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.
+    How it is measured: ``tolerance`` is the largest allowed difference between the results, relative to their largest
+    value. ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.
     ``quantity`` is the number that the advice lowers. With ``separate_processes``, each form runs in its own processes,
     because the forms differ in ``environment`` or would share caches. Each of these processes runs its form
     ``runs_per_process`` times: once if the first run differs from later ones, for example because it compiles.
-    ``ranks`` is the number of processes that work together. The benchmark can be measured on ``devices``; ``reason``
+    ``ranks`` is the number of processes that run together. The benchmark can be measured on ``devices``; ``reason``
     explains why it cannot be measured on others, and ``unavailable`` why it cannot be measured on this machine.
     ``not_quick`` says what makes the benchmark too slow for ``--quick``.
 
-    For the rules, ``traced_steps`` steps of ``traced_size`` are recorded, with Python functions if ``traced_stacks``.
+    For the rules, ``traced_steps`` steps of ``traced_size`` are recorded, with Python functions if ``traced_stacks`` is
+    set.
 
     Problems that need an asynchronous device are simulated: ``script`` is a file in ``perftool/bench/scripts``, which
     is run once with the argument ``naive`` and once with ``advised``. A step of the advised form does ``script_work``

@@ -36,14 +36,14 @@ class Plan:
 
     @classmethod
     def of(cls, quick: bool) -> Plan:
-        """Return a plan that takes a few seconds if ``quick``, and a minute otherwise."""
+        """Return a plan that takes a few seconds if ``quick`` is true, and a minute otherwise."""
         return cls(rounds=6, seconds=1.0, pairs=1) if quick else cls(rounds=60, seconds=10.0, pairs=3)
 
 
 def measure(
     benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap = "default"
 ) -> Measurement:
-    """Time the forms of ``benchmark`` at one size. Raises BenchmarkError if a worker fails."""
+    """Time the forms of ``benchmark`` at the size ``size``. Raises BenchmarkError if a worker fails."""
     if benchmark.separate_processes:
         return _measure_separately(benchmark, size, device, plan, folder, heap)
     order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)
@@ -53,8 +53,7 @@ def measure(
 
 def measure_and_record(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> tuple[Measurement, Recorded]:
     """Time the forms at the first size and record traces for the rules, in one process if the forms can share it.
-    Raises BenchmarkError when a worker fails.
-    """
+    Raises BenchmarkError if a worker fails."""
     size = benchmark.sizes[0]
     if benchmark.separate_processes:
         measured = measure(benchmark, size, device, plan, folder)
@@ -88,9 +87,9 @@ def _measure_separately(
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded for the rules. ``files`` are the traces of each form, one per rank, and the file with the
-    form's environment variables if it sets any. ``ratio`` compares the step times without the profiler. ``max_error``
-    is the difference of the results of simulated forms."""
+    """What was recorded for the rules. ``files`` are the traces of each form, one per rank, and, if the form sets
+    environment variables, the file with them. ``ratio`` compares the step times without the profiler. ``max_error`` is
+    the difference between the results of the simulated forms."""
 
     files: Mapping[FormName, list[Path]]
     ratio: Ratio | None
@@ -110,7 +109,7 @@ def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -
 
 
 def _outputs_of(order: Order, form: FormName) -> list[Path]:
-    """The traces of ``form``, and the file with its environment variables if it sets any."""
+    """The traces of ``form`` and, if it sets environment variables, the file with them."""
     traces = [order.of_rank(rank).trace(form) for rank in range(order.ranks)]
     return traces + [path for path in (order.environment(form),) if path.exists()]
 

@@ -1,4 +1,4 @@
-"""The request to a worker process (a JSON argument), and the answer, which the worker writes to a JSON file."""
+"""The request to a worker process, which is a JSON argument, and the answer, which the worker writes to a JSON file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from perftool.model.benchmark import FormFigures, Ratio
 
 @dataclass(frozen=True)
 class Order:
-    """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``; a size of None
-    skips that part.
+    """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``. If a size is
+    None, skip that part.
 
-    Only the naive and the advised form are recorded. ``folder`` is for the files of this benchmark: traces, results to
+    Only the naive and the advised form are recorded. ``folder`` gets the files of this benchmark: traces, results to
     compare, and the answer.
     """
 

@@ -1,4 +1,4 @@
-"""Computes the ratio of two forms timed in the same rounds, with an interval that does not assume a distribution."""
+"""Computes the ratio of two forms timed in the same rounds, with an interval that assumes no distribution."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WANTED = 0.95
 
 
 def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
-    """Return the median ratio of paired rounds. Its interval lies between the k-th smallest and the k-th largest of n
-    rounds. It misses the median if at least n - k + 1 rounds fall on one side. The probability of this follows from the
-    binomial distribution (the interval of the sign test).
+    """Return the median ratio of paired rounds, with its interval: from the k-th smallest to the k-th largest of n
+    rounds. The interval misses the true median if at least n - k + 1 rounds are on one side of that median. The
+    binomial distribution gives the probability of this (the interval of the sign test).
     """
     rounds = sorted(a / b for a, b in zip(naive, advised, strict=True))
     skip = 0

@@ -19,7 +19,7 @@ _ACTIVITIES = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
 def record(
     step: Callable[[], object], target: Path, steps: int, device: torch.device, with_stack: bool = False
 ) -> None:
-    """Write the trace of ``steps`` calls in the steady state to ``target``, gzipped."""
+    """Record ``steps`` calls in the steady state, and write the trace to ``target``, gzipped."""
     activities = [ProfilerActivity.CPU]
     if device.type in _ACTIVITIES:
         activities.append(_ACTIVITIES[device.type])
@@ -43,7 +43,7 @@ def record(
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> int:
-    """Return the peak memory of a run in bytes, excluding what was allocated before it."""
+    """Return the peak memory of a run in bytes, without the memory that was allocated before it."""
     run()
     if device.type != "cpu":
         accelerator = getattr(torch, device.type)

@@ -1,4 +1,5 @@
-"""Lets processes that measure together agree on the number of runs; otherwise they could wait forever."""
+"""Lets processes that measure together agree on the number of runs, because otherwise they could wait for each other
+forever."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _TIMEOUT = timedelta(seconds=120)
 
 
 class Team:
-    """The processes of one measurement; most have only one."""
+    """The processes of one measurement; most measurements have only one process."""
 
     def __init__(self, rank: int = 0, ranks: int = 1) -> None:
         self.rank = rank
@@ -37,5 +38,5 @@ def joined(rank: int, ranks: int, meeting: Path) -> Iterator[Team]:
         return
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks, timeout=_TIMEOUT)
     yield Team(rank, ranks)
-    # No rank may leave while another still waits for it.
+    # No rank may leave while another rank still waits for it.
     dist.barrier()

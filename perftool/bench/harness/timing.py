@@ -14,7 +14,7 @@ from perftool.bench.harness.team import Team
 from perftool.model.benchmark import Ratio
 from perftool.model.usage import children_seconds, page_faults
 
-# A shorter timing is mostly noise from the clock and the caches, so the run is repeated until it takes this long.
+# Shorter times are mostly noise from the clock and the caches, so a run is repeated until it takes this long.
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
@@ -60,8 +60,8 @@ class Race:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done. After four times
-    ``seconds``, three rounds are enough; the interval of fewer rounds would be useless.
+    """How long to measure: at most ``rounds`` rounds, and no new round after ``seconds`` once six rounds are done.
+    After four times ``seconds``, three rounds are enough; the interval of fewer rounds would be useless.
     """
 
     rounds: int
@@ -91,7 +91,7 @@ def race(runs: Sequence[Callable[[], object]], clock: Clock, effort: Effort, tea
 
 
 def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
-    """Time one form alone in this process, including the first run; page faults are the average of all runs."""
+    """Time one form alone in this process, including the first run. Page faults are the average over all runs."""
     before = page_faults() or 0
     seconds = tuple(clock.time(run, 1) for _ in range(rounds))
     return Timed(seconds, ((page_faults() or 0) - before) // rounds)

@@ -1,4 +1,4 @@
-"""The process that measures: builds the forms, checks that they agree, times them and records their traces."""
+"""The process that measures: it builds the forms, checks that they agree, times them and records their traces."""
 
 from __future__ import annotations
 

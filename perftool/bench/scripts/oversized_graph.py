@@ -40,6 +40,6 @@ for _ in range(STEPS):
         htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
-    # Imitates a learning-rate schedule that reads the loss.
+    # This imitates a learning-rate schedule that reads the loss.
     value = loss.item()
 print("result", value)

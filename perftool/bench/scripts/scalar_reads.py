@@ -1,4 +1,4 @@
-"""The loss is read in every step, or only in every twentieth. Written for a Gaudi."""
+"""The loss is read in every step, or only in every twentieth step. Written for a Gaudi."""
 
 import sys
 

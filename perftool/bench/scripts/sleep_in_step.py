@@ -1,4 +1,4 @@
-"""A pause in every step, or only in the first. Written for a Gaudi."""
+"""A pause in every step, or only in the first step. Written for a Gaudi."""
 
 import sys
 import time
@@ -25,6 +25,6 @@ for step in range(STEPS):
     optimizer.step()
     htcore.mark_step()
     if step % EVERY == 0:
-        # Imitates a wait for another process.
+        # This imitates a wait for another process.
         time.sleep(0.001)
 print("result", loss.detach().cpu().item())

@@ -1,4 +1,4 @@
-"""The fields of a batch copied one by one, or packed and copied at once. Written for a Gaudi."""
+"""The fields of a batch copied one by one, or packed and copied together. Written for a Gaudi."""
 
 import sys
 

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _RANKS = 2
-# Layers and width of each model. The first three have 2.7, 26 and 0.09 MB of gradients. The one that is recorded for
+# Layers and width of each model. The first three have 2.7, 26 and 0.09 MB of gradients. The model that is recorded for
 # the rules has few layers, to keep its trace small.
 SIZES = {"small": (160, 64), "large": (100, 256), "tiny": (300, 8), "recorded": (40, 64)}
 # 105 MB of gradients, as in ResNet-50, and 210 MB.
@@ -29,7 +29,8 @@ def on_ranks(
     sizes: Sequence[str] = tuple(SIZES),
     **fields: Any,
 ) -> Benchmark:
-    """Return a benchmark whose forms run in gloo processes. These wait for each other, so wall time is measured."""
+    """Return a benchmark whose forms run in gloo processes. The processes wait for each other, so wall time is
+    measured."""
     return Benchmark(
         name=name,
         rules=rules,
@@ -50,7 +51,7 @@ def _shape(setting: Setting) -> tuple[int, int]:
 
 
 def layers(setting: Setting) -> nn.Module:
-    """Return linear layers in sequence, which are the same on all ranks."""
+    """Return a sequence of linear layers, which is the same on all ranks."""
     count, width = _shape(setting)
     torch.manual_seed(setting.seed)
     made = [nn.Linear(width, width) for _ in range(count)]

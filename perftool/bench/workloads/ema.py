@@ -1,4 +1,4 @@
-"""A moving average of a model's weights, tensor by tensor, as in training scripts."""
+"""A moving average of a model's weights, updated tensor by tensor as in training scripts."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def dense_mixture_of_experts(
     w2: Sequence[torch.Tensor],
     w3: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """Runs every expert on every token, with weight zero where the router did not choose that expert, so shapes are
+    """Runs every expert on every token, with weight zero if the router did not choose that expert, so shapes are
     static. Weights are [in, out]."""
     weights = hidden_states.new_zeros(hidden_states.size(0), len(w3))
     weights = weights.scatter_add(1, expert_routing_table, router_weights)

@@ -53,11 +53,11 @@ class _CudaGraph:
 class HPUGraph:
     """A captured region. On a Gaudi, the constructor returns the native object.
 
-    `device` ("cpu" or "cuda") is only needed to override the device that is present.
+    `device` ("cpu" or "cuda") is only needed to override the default device.
     """
 
     def __new__(cls, device: str | None = None) -> Any:
-        """Create a native graph if it is selected, otherwise an object of this class."""
+        """Create a native graph if that implementation is selected, otherwise an object of this class."""
         if choose(OP, device or current_device_type()) == "habana":
             return native("hpu", "HPUGraph")()
         return super().__new__(cls)
@@ -104,7 +104,7 @@ class HPUGraph:
         """Run the captured region again on the current contents of its memory. Raises RuntimeError while capturing, and
         GraphCaptureError if nothing has been captured.
 
-        `asynchronous` has no effect: CUDA never waits here, and a CPU always does.
+        `asynchronous` has no effect: a replay on CUDA never waits, and a replay on a CPU always does.
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
@@ -127,7 +127,7 @@ class HPUGraph:
         self.replayV2(self._inputs, tlistI, asynchronous)
 
     def mark_user_inputs(self, static_tlist: Sequence[Tensor]) -> None:
-        """Mark the tensors that `replayV3` copies its inputs into."""
+        """Mark the tensors into which `replayV3` copies its inputs."""
         self._inputs = [*static_tlist]
 
     def mark_user_outputs(self, static_tlist: Sequence[Tensor]) -> None:

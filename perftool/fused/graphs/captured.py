@@ -42,7 +42,7 @@ class CallInputs:
 
     def key(self) -> GraphKey:
         """The key under which a graph is reused. Unlike Gaudi's key, it includes the dtype, because copying a float
-        tensor into an integer one would truncate. Raises GraphCaptureError for an unhashable value."""
+        tensor into an integer tensor would truncate the values. Raises GraphCaptureError for an unhashable value."""
         for leaf in self.leaves:
             if not isinstance(leaf, Hashable):
                 raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")
@@ -65,7 +65,7 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
 class CapturedCall:
     """A function of tensors that replays graphs on static memory.
 
-    Results live in that memory: the next call overwrites them, so clone results that must last. `state` contains
+    Results live in that memory: the next call overwrites them, so clone results that you want to keep. `state` contains
     tensors (a module's buffers) that capturing must not change.
     """
 
@@ -104,7 +104,8 @@ class CapturedCall:
         return tree_map_only(Tensor, Tensor.detach, tree_unflatten(self._outputs, self._structure))
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        """Copy the tensors in, replay, and return the outputs, differentiable if a backward graph was captured."""
+        """Copy the tensors in, replay, and return the outputs, which are differentiable if a backward graph was
+        captured."""
         if self.backward_graph is None:
             self._replay_forward(tensors)
             return self.captured_outputs
@@ -145,7 +146,8 @@ class CapturedCall:
         self._grads = tuple(None if grad is None else grad.detach() for grad in self._grads)
 
     def _gradients(self, outputs: list[Tensor], grad_outputs: list[Tensor]) -> tuple[Tensor | None, ...]:
-        """Return a gradient for each static input and parameter; None if it is not needed or not connected."""
+        """Return a gradient for each static input and parameter, or None for those that need none or are not
+        connected."""
         sources = (*self._static, *self._parameters)
         wanted = [source for source in sources if source.requires_grad]
         found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, allow_unused=self._allow_unused))
@@ -192,7 +194,8 @@ class _Replay(torch.autograd.Function):
 
 @contextmanager
 def _side_stream() -> Iterator[None]:
-    """Run the block on a side stream, after earlier work of the current stream, which then waits for the block."""
+    """Run the block on a side stream, after earlier work on the current stream; the current stream then waits for the
+    block."""
     present, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(present)
     with torch.cuda.stream(side):

@@ -25,14 +25,15 @@ KEYWORDS_DROPPED = "[WARNING] Variable keyword arguments will not be supported."
 
 
 class GraphCache:
-    """Replays a function with at most `max_graphs` graphs; for further kinds of input, calls the function itself."""
+    """Replays a function with at most `max_graphs` graphs, and calls the function itself for further kinds of input."""
 
     def __init__(self, function: Callable[..., Any], max_graphs: int | None) -> None:
         self._function, self._max_graphs = function, max_graphs
         self.graphs: dict[GraphKey, CapturedCall] = {}
 
     def find(self, inputs: CallInputs, key: GraphKey, **options: Any) -> CapturedCall | None:
-        """Return the graph for this kind of input, captured with `options` if it is new; None beyond `max_graphs`."""
+        """Return the graph for this kind of input. For a new kind, capture a graph with `options`, or return None if
+        there are already `max_graphs` graphs."""
         if key not in self.graphs:
             if self._max_graphs is not None and len(self.graphs) >= self._max_graphs:
                 return None
@@ -56,7 +57,8 @@ class InferenceCache(GraphCache):
         **kwargs: Any,
     ) -> Any:
         """Return the function's result. The first call with a kind of input captures a graph and returns the outputs of
-        the capture; later calls replay it and return the same tensors with new values, so clone results that must last.
+        the capture; later calls replay it and return the same tensors with new values, so clone results that you want
+        to keep.
 
         `bypass_hpu_graphs` calls the function itself. `warmup_mode` skips the replay, so that a call with a captured
         kind of input returns old values. `cache_tensors_list` is accepted for scripts written for a Gaudi.
@@ -87,7 +89,7 @@ def wrap_in_hpu_graph(
     A new graph is captured for each combination of argument structure, tensor layouts and dtypes, autocast state and
     other values; see `InferenceCache` for the keywords of a call and the lifetime of results. The module gets the
     methods `clear_cache()` and `clear_inputs()`. `asynchronous`, `disable_tensor_cache` and `dry_run` only matter on a
-    Gaudi. Raises TypeError for anything but a module.
+    Gaudi. Raises TypeError for anything except a module.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"wrap_in_hpu_graph takes a torch.nn.Module, not {type(module).__name__}")
@@ -127,7 +129,7 @@ class ModuleCacher:
 
         With `use_lfu`, inputs are counted between `model.capture_start()` and `model.capture_end()`; afterwards, only
         the most frequent kinds are captured. `verbose` logs hits every `log_frequency` calls. `have_grad_accumulation`
-        has no effect here, because accumulation happens outside the graphs; `asynchronous`, `disable_tensor_cache` and
+        has no effect, because accumulation happens outside the graphs; `asynchronous`, `disable_tensor_cache` and
         `dry_run` only matter on a Gaudi. Raises AssertionError for a model that is already wrapped in DataParallel or
         accepts positional-only or `*args` arguments.
         """
@@ -163,7 +165,7 @@ class TrainingCache(GraphCache):
         self.hits = self.uncached = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Replay a graph, capture one, or call the original, depending on the kind of input."""
+        """Replay a graph, capture a new graph, or call the original, depending on the kind of input."""
         kwargs = {name: value for name, value in kwargs.items() if name in self._names}
         inputs = flatten_call(args, kwargs)
         call = self._graph_for(inputs)
@@ -202,8 +204,7 @@ class TrainingCache(GraphCache):
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the arguments of `forward`. Raises AssertionError for kinds of arguments that are not
-    supported."""
+    """Return the names of the arguments of `forward`. Raises AssertionError for unsupported kinds of arguments."""
     names: list[str] = []
     for name, parameter in inspect.signature(forward).parameters.items():
         unsupported = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)
@@ -227,8 +228,8 @@ def make_graphed_callables(
     """Capture forward and backward of a callable, or of each callable in a tuple, for the shapes of the samples.
 
     A module is changed in place and returned: its forward replays graphs while its training flag is the same as during
-    the capture, and otherwise runs the original. A function is not changed; a new one is returned. The samples are a
-    tuple of tensors, or for several callables a tuple of such tuples. Results are overwritten by the next call.
+    the capture, and otherwise runs the original. A function is not changed; a new function is returned. The samples are
+    a tuple of tensors, or for several callables a tuple of such tuples. Results are overwritten by the next call.
 
     Raises AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
     tensors; a call with shapes other than the sample's raises ValueError. The last three options only matter on a

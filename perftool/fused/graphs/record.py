@@ -19,12 +19,12 @@ from perftool.errors import PerfToolError
 
 
 class GraphCaptureError(PerfToolError):
-    """Something in a captured region cannot be replayed; the text says what."""
+    """A captured region contains something that cannot be replayed; the text says what."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A tensor's place in memory. `storage` identifies memory within one recording; the offset is in elements."""
+    """A tensor's location in memory. `storage` identifies memory within one recording; the offset is in elements."""
 
     storage: int
     offset: int
@@ -45,7 +45,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._nodes: dict[View, fx.Node] = {}
         # The first view of each piece of memory allocated while recording, from which its other views are made.
         self._inside: dict[int, View] = {}
-        # A weak reference distinguishes freed memory from new memory at the same address.
+        # Weak references distinguish freed memory from new memory at the same address.
         self._seen: dict[int, StorageWeakRef] = {}
 
     def begin(self) -> None:
@@ -97,8 +97,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._graph.get_attr(name)
 
     def _node(self, tensor: Tensor) -> fx.Node:
-        """Return the node of an argument. If no operator returned this view, derive it from the first view of its
-        memory."""
+        """Return the node of an argument. If no operator returned this view, derive the node from the first view of the
+        same memory."""
         view, reference = _view(tensor)
         self._seen.setdefault(view.storage, reference)
         if view not in self._nodes and view.storage in self._inside:

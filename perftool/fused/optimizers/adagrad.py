@@ -65,7 +65,7 @@ class FusedAdagrad(FusedOptimizer):
     """torch.optim.Adagrad, with the learning rate frozen when a group is added.
 
     Changing `group["lr"]` later, for example with a scheduler, has no effect, as on a Gaudi: the rate in use is
-    `group["lr_t"]`, of shape [1], and a warning says so once. `step()` returns None, even with a closure.
+    `group["lr_t"]`, of shape [1], and a warning reports this once. `step()` returns None, even with a closure.
     """
 
     op = "FusedAdagrad"

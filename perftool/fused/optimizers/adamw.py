@@ -1,7 +1,8 @@
 """AdamW: m, v = averages of g, g*g; w = w*(1-lr*wd) - lr*sqrt(1-beta2^t)/(1-beta1^t) * m/(sqrt(v) + eps).
 
-If moments and parameters have different dtypes, each piece is cast, updated and cast back. FP8 moments are stored
-multiplied by a power of two per tensor, which brings their largest element near the format's largest number.
+If moments and parameters have different dtypes, each piece is cast, updated and cast back. FP8 moments are multiplied
+by a power of two per tensor before they are stored, which brings their largest element near the format's largest
+number.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Tensors = list[Tensor]
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SCALES = ("exp_avg_scale", "exp_avg_sq_scale")
 LARGEST = {torch.float8_e4m3fn: 240.0, torch.float8_e5m2: 57344.0}
-"""The largest number of each scaled format: that of E4M3 is 240 on a Gaudi and 448 on other devices."""
+"""The largest number of each scaled format. For E4M3, it is 240 on a Gaudi and 448 on other devices."""
 PIECE = 1024 * 1024
 """The number of elements to cast at a time, which limits the memory for the casts."""
 
@@ -84,7 +85,7 @@ ADAMW = Kernel(fused_adamw_, adamw_, states=2, probe=_PROBE)
 
 
 def is_scaled(dtype: torch.dtype | None) -> bool:
-    """Whether moments of this dtype have a scale."""
+    """Whether moments of this dtype are stored with a scale."""
     return dtype in LARGEST
 
 
@@ -126,7 +127,8 @@ class FusedAdamW(FusedOptimizer):
         bias_correction: bool = True,
         moments_dtype: MomentsDtype = None,
     ) -> None:
-        """`moments_dtype` is one dtype or a pair; bfloat16 makes the state half as large as float32, FP8 a quarter."""
+        """`moments_dtype` is one dtype or a pair; bfloat16 makes the state half as large as float32 does, and FP8 a
+        quarter."""
         check_lr_and_eps(lr, eps)
         for beta in betas:
             if not 0.0 <= beta < 1.0:

@@ -18,9 +18,10 @@ class FusedClipNorm:
     """Clips the 2-norm of all gradients together, as torch.nn.utils.clip_grad_norm_ does."""
 
     def __init__(self, parameters: Iterable[Tensor], max_norm: float) -> None:
-        """Set the limit `max_norm_t`, of shape [1], in the dtype of the first parameter, or float32 without one."""
+        """Set the limit `max_norm_t`, of shape [1], in the dtype of the first parameter, or float32 if there are no
+        parameters."""
         first = next(iter(parameters), None)
-        # The limit is on the CPU, because Python reads it in every call, which must not wait for a device.
+        # The limit stays on the CPU, because Python reads it in every call and must not wait for a device.
         self.dtype = torch.float32 if first is None else first.dtype
         self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0
@@ -30,9 +31,9 @@ class FusedClipNorm:
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale the gradients in place and return their original norm, of shape [1].
 
-        Without gradients, returns the scalar 0.0, on the CPU.
+        If there are no gradients, the result is the scalar 0.0, on the CPU.
 
-        Raises ValueError if `norm_type` was set to anything but 2.
+        Raises ValueError if `norm_type` was set to anything except 2.
         """
         if self.norm_type != 2.0:
             raise ValueError(f"FusedClipNorm computes the 2-norm only, not norm_type={self.norm_type}")

@@ -68,7 +68,7 @@ class FusedEMA:
         include: Iterable[str] = (),
         exclude: Iterable[str] = ("process_group", "reducer"),
     ) -> None:
-        """Copy the public attributes of `model`: those in `include`, or all, but never those in `exclude`."""
+        """Copy the public attributes of `model`: those in `include` (by default all), except those in `exclude`."""
         wanted, unwanted = set(include), set(exclude)
         for name, value in model.__dict__.items():
             if (not wanted or name in wanted) and not name.startswith("_") and name not in unwanted:

@@ -15,11 +15,12 @@ from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group
 from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
 
 _ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
-"""Constructor arguments that are attributes, with the names of Gaudi's class, and are pickled with the state."""
+"""Constructor arguments that become attributes, under the names that Gaudi's class uses, and are pickled with the
+state."""
 
 _ZEROS = (
     "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."
-    " Put biases and the like into a group with weight_decay=0."
+    " Put biases and similar parameters into a group with weight_decay=0."
 )
 
 
@@ -103,7 +104,7 @@ class FusedLamb(FusedOptimizer):
         total = total_norm(grads if self.dtype is None else [grad.to(self.dtype) for grad in grads])
         divisor = (total / limit).clamp(min=1.0)
         if divisor.is_cpu and divisor == 1.0:
-            return  # reading it from a device would wait for the device
+            return  # reading the norm from a device would wait for the device
         for grad in grads:
             part = local_part(grad, grad)
             part.div_(divisor.to(part.device))
@@ -134,7 +135,7 @@ class FusedLamb(FusedOptimizer):
             moment.div_(averaged)
 
     def _factors(self, group: Group, part: Batch, updates: list[Tensor]) -> list[float] | Tensor:
-        """Return the factor for each update: minus the rate, times the trust ratio."""
+        """Return the factor for each update: the negated rate times the trust ratio."""
         rate = -float(group["lr"])
         if not group["weight_decay"] and not group["use_lamb"]:
             return [rate] * len(updates)
@@ -148,7 +149,8 @@ class FusedLamb(FusedOptimizer):
 
 
 def _parts(batch: Batch) -> list[Batch]:
-    """Split a batch on a CPU into single parameters, which keeps temporaries small, unless any is sharded."""
+    """Split a batch on a CPU into individual parameters, which keeps temporaries small, unless any parameter is
+    sharded."""
     if not batch.params[0].is_cpu or any(map(is_sharded, batch.owners)):
         return [batch]
     rows = zip(batch.params, batch.grads, batch.owners, *batch.states.values(), strict=True)

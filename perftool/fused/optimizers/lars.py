@@ -40,7 +40,7 @@ _ADDING = (
 class FusedResourceApplyMomentum(FusedOptimizer):
     """Momentum that does not multiply gradients by lr, because FusedLars, which wraps it, has already done so. `lr`,
     `weight_decay` and `nesterov` are stored in the groups but not used. As on a Gaudi, the first step of a group adds
-    the gradient and later steps subtract it; without momentum, every step adds it, and a warning says so once.
+    the gradient and later steps subtract it; without momentum, every step adds it, and a warning reports this once.
     """
 
     op = "FusedResourceApplyMomentum"
@@ -75,7 +75,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         return {"momentum_buffer": None} if group["momentum"] else {}
 
     def _continue_from(self, group: Group, count: int) -> None:
-        # A state from Gaudi's class has no step count, but a momentum buffer shows that there was a first step.
+        # A state from Gaudi's class has no step count, but if it has a momentum buffer, the first step is done.
         has_started = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
         super()._continue_from(group, max(count, int(has_started)))
 
@@ -86,7 +86,7 @@ class FusedLars(Optimizer):
     `skip_mask` is 1 for parameters that are adapted and 0 for parameters whose gradients are only multiplied by lr; its
     positions start at 0 in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten, then
     the wrapped optimizer steps without weight decay. It must not multiply by a learning rate again, so wrap
-    FusedResourceApplyMomentum. `eeta` is called `a` in Gaudi's documentation.
+    FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class FusedLars(Optimizer):
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """The defaults of the wrapped optimizer, with the arguments of this one."""
+        """The defaults of the wrapped optimizer, and the arguments of FusedLars."""
         return {**self.optim.defaults, "skip_mask": self.skip_mask, "eeta": self.eeta, "eps": self.eps}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -190,7 +190,8 @@ class FusedLars(Optimizer):
                 param.grad.mul_(lr)
         for weights, owners in alike(adapted):
             grads = [local_part(owner.grad, owner) for owner in owners]
-            # A CPU scales each tensor while it is in the cache; on a device, scaling all at once takes fewer launches.
+            # A CPU scales each tensor while it is in the cache; on a device, scaling all tensors together takes fewer
+            # launches.
             alone = weights[0].is_cpu and not any(map(is_sharded, owners))
             for part in [slice(i, i + 1) for i in range(len(owners))] if alone else [slice(None)]:
                 self._scale(owners[part], weights[part], grads[part], lr, decay)

@@ -1,4 +1,5 @@
-"""The base class of the fused optimizers: steps parameter groups (on a Gaudi, by Gaudi's class), loads checkpoints."""
+"""The base class of the fused optimizers, which updates parameter groups (on a Gaudi, with Gaudi's class) and loads
+checkpoints."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ class Batch:
 class Kernel:
     """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop to check it against.
 
-    Both accept params, grads and a list per state, then the same options, and write in place. All tensors of a call
-    must share a device and dtype, and the tensors of one parameter a memory layout: the private `torch._fused_*_` ops
-    do not check this. `states` is the number of lists of states, `probe` the options with which `fused` is tried.
+    Both accept params, grads and one list per state, followed by the same options, and write in place. All tensors of a
+    call must share a device and dtype, and the tensors of one parameter a memory layout: the private `torch._fused_*_`
+    ops do not check this. `states` is the number of lists of states, and `probe` the options used to test `fused`.
     """
 
     fused: Callable[..., None]
@@ -50,8 +51,9 @@ class Kernel:
     _obstacles: dict[Any, str | None] = field(default_factory=dict)
 
     def obstacle(self, device_type: str, dtype: torch.dtype = torch.float32) -> str | None:
-        """Return why the fused kernel cannot be used; None if it agrees with the plain loop on a few elements. Checked
-        once per device type and dtype: the SGD kernel of torch 2.13 for CPUs is wrong in bfloat16 and float16.
+        """Return why the fused kernel cannot be used, or None if it agrees with the plain loop on a few elements. The
+        check runs once per device type and dtype, because the SGD kernel of torch 2.13 for CPUs is wrong in bfloat16
+        and float16.
         """
         if (device_type, dtype) not in self._obstacles:
             self._obstacles[device_type, dtype] = self._tried(device_type, dtype)
@@ -61,7 +63,7 @@ class Kernel:
         try:
             result, expected = (self._result(form, device_type, dtype) for form in (self.fused, self.plain))
         except (AttributeError, TypeError, RuntimeError) as error:
-            return f"the kernel does not run: {str(error).splitlines()[0]}"
+            return f"the kernel failed: {str(error).splitlines()[0]}"
         tolerance = 8 * torch.finfo(dtype).eps
         if not torch.allclose(result, expected, rtol=tolerance, atol=tolerance):
             return f"the results of the kernel and of the plain loop differ in {dtype}"
@@ -116,11 +118,11 @@ def refuse_negative(values: dict[str, float]) -> None:
 
 
 class FusedOptimizer(Optimizer):
-    """A torch.optim.Optimizer that steps all parameters of a group with one kernel call per device and dtype.
+    """A torch.optim.Optimizer that updates all parameters of a group with one kernel call per device and dtype.
 
-    All parameters of a group share one step counter, `group[counter]`. Parameters, gradients and states keep their
-    memory. Sharded parameters (DTensor) are stepped shard by shard, other subclasses of Tensor by the public operators
-    of their class.
+    All parameters of a group share one step counter, `group[counter]`. Parameters, gradients and states stay in the
+    same memory. Sharded parameters (DTensor) are updated shard by shard, and other subclasses of Tensor with the public
+    operators of their class.
     """
 
     op: ClassVar[str]
@@ -161,16 +163,16 @@ class FusedOptimizer(Optimizer):
             if self.counter is not None:
                 group[self.counter] = group.get(self.counter, 0) + 1
             for batch in each:
-                # Autograd does not see the writes of the fused kernels.
+                # Autograd does not notice that the fused kernels write to the parameters.
                 torch.autograd.graph.increment_version(batch.owners)
                 self._update(group, batch)
         return loss
 
     def _prepare(self, owners: list[Tensor]) -> None:
-        """Called with all parameters that have a gradient, before any of them is stepped."""
+        """Called with all parameters that have a gradient, before any of them is updated."""
 
     def _update(self, group: Group, batch: Batch) -> None:
-        """Step the parameters of one batch."""
+        """Update the parameters of one batch."""
         raise NotImplementedError
 
     def _run(self, batch: Batch, **options: Any) -> None:
@@ -185,7 +187,7 @@ class FusedOptimizer(Optimizer):
         if dtype.is_floating_point and are_regular([owners, grads, *states.values()], wanted):
             return [Batch(owners, grads, states, owners, ordinary=True)]
         if not all(map(Tensor.is_floating_point, owners)):
-            raise TypeError("fused optimizers step floating-point parameters only")
+            raise TypeError("fused optimizers update floating-point parameters only")
         return batches(owners, grads, {name: [self._state(name, each, group) for each in owners] for name in kept})
 
     def _refuse_sparse(self, grads: list[Any]) -> None:
@@ -210,7 +212,7 @@ class FusedOptimizer(Optimizer):
         return same_place and same_dtype and has_layout_of(present, param)
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:
-        """Return the dtypes of a group's states by name; None for the parameter's dtype."""
+        """Return the dtypes of a group's states by name. None means the parameter's dtype."""
         return dict.fromkeys(self.state_names)
 
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
@@ -247,7 +249,7 @@ class FusedOptimizer(Optimizer):
                     raise ValueError(f"{type(self).__name__} cannot continue from a state with {option}=True")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, in which each parameter has a `step` as in torch.optim: the counter of its group."""
+        """Return the state. Each parameter has a `step` in it, as in torch.optim: the counter of its group."""
         packed: dict[str, Any] = super().state_dict()
         if self.counter is not None:
             counts = {i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]}
@@ -266,6 +268,6 @@ class FusedOptimizer(Optimizer):
             self._continue_from(group, int(max(map(float, counts), default=0)))
 
     def _continue_from(self, group: Group, count: int) -> None:
-        """Set the counter of a loaded group that has none."""
+        """Set the counter of a loaded group that has no counter."""
         if self.counter is not None:
             group.setdefault(self.counter, count)

@@ -12,7 +12,7 @@ from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Ke
 
 
 def fused_sgd_(params: list[Tensor], grads: list[Tensor], buffers: list[Tensor] | None = None, **options: Any) -> None:
-    """Call PyTorch's kernel once; momentum buffers start at zero, so the first step is not special."""
+    """Call PyTorch's kernel once. Momentum buffers start at zero, so the first step needs no special case."""
     torch._fused_sgd_(params, grads, buffers or [], is_first_step=False, maximize=False, **options)
 
 

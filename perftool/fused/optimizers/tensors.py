@@ -13,14 +13,14 @@ from torch.nn import Parameter
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 LARGE = 2**22
-"""The number of elements that a norm sums at a time: on a CPU, a float32 sum of 25 million elements has an error of
-0.1 %, a sum of 4 million less than 0.01 %."""
+"""The number of elements that a norm sums at a time: on a CPU, the error of a float32 sum is 0.1 % for 25 million
+elements, and below 0.01 % for 4 million."""
 
 _dtype = attrgetter("dtype")
 
 
 def are_ordinary(tensors: Sequence[Tensor]) -> bool:
-    """Whether no tensor is a wrapper around other tensors."""
+    """Whether none of the tensors is a wrapper around other tensors."""
     kinds: set[Any] = {*map(type, tensors)} - {Tensor, Parameter}
     return all(kind.__torch_dispatch__ is Tensor.__torch_dispatch__ for kind in kinds)
 
@@ -52,7 +52,7 @@ def linear(tensor: Tensor) -> Tensor:
 
 
 def has_layout_of(tensor: Tensor, like: Tensor) -> bool:
-    """Whether a tensor has the shape and strides of another."""
+    """Whether a tensor has the same shape and strides as `like`."""
     return tensor.shape == like.shape and tensor.stride() == like.stride()
 
 
@@ -61,7 +61,7 @@ def is_sharded(tensor: Tensor) -> bool:
     if type(tensor) is Tensor or type(tensor) is Parameter:
         return False
     module = sys.modules.get("torch.distributed.tensor")
-    # Without the module, there is no DTensor.
+    # If the module was never imported, no DTensor exists.
     return module is not None and isinstance(tensor, module.DTensor)
 
 
@@ -88,7 +88,7 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
     """Return the 2-norms, [n], of tensors with one device and dtype, in at least float32.
 
     `owners` are the parameters that the tensors are local parts of; for a sharded parameter, the norm covers all of its
-    parts. Norms of wrappers are on the CPU, because a wrapper may not support the operators that follow.
+    parts. Norms of tensor wrappers are on the CPU, because a wrapper may not support the operators that come next.
     """
     if not are_ordinary(tensors):
         found = torch.tensor([float(torch.linalg.vector_norm(each)) for each in tensors])

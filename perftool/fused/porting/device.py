@@ -139,7 +139,7 @@ def process_memory() -> int:
 
 
 def peak_process_memory() -> int:
-    """Return the peak memory of this process in bytes; 0 if the system does not report it."""
+    """Return the peak memory of this process in bytes, or 0 if the system does not report it."""
     return peak_bytes() or 0
 
 

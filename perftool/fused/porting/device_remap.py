@@ -26,7 +26,7 @@ class DeviceRemap(TorchFunctionMode):
         options = {name: self.translated(value) for name, value in (kwargs or {}).items()}
         result = func(*map(self.translated, args), **options)
         if func is torch.device and self._device == "cpu" and any(map(_is_hpu, (*args, *(kwargs or {}).values()))):
-            return torch.device("cpu")  # not `cpu:0`, which torch.load does not accept
+            return torch.device("cpu")  # torch.load does not accept `cpu:0`
         return result
 
     def translated(self, value: Any) -> Any:
@@ -56,7 +56,7 @@ def enter(device: str) -> None:
 
 
 def _replace_past_operators(here: DeviceRemap, device: str) -> None:
-    """Replace the functions of torch that accept devices but bypass modes."""
+    """Replace the torch functions that accept devices but bypass torch's modes."""
     autocast: Any = torch.amp.autocast_mode.autocast
     autocast.__init__ = _autocast(autocast.__init__, device)
     tensor: Any = torch.Tensor

@@ -1,4 +1,4 @@
-"""`lightning_habana` for a machine without a Gaudi: Lightning's classes for the device that replaces it."""
+"""`lightning_habana` for a machine without a Gaudi: Lightning's classes for the device that replaces the Gaudi."""
 
 from __future__ import annotations
 

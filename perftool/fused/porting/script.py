@@ -54,13 +54,13 @@ def hide_internal_frames() -> None:
 
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without our frames; an error of our own keeps all frames."""
+    """Return the traceback without our frames; errors raised by our own code keep all frames."""
     shown = without(trace, _is_internal)
     return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
 
 
 def without(trace: TracebackType | None, hidden: Callable[[FrameType], bool]) -> TracebackType | None:
-    """Return a traceback without the `hidden` frames; None if no frame remains."""
+    """Return a traceback without the `hidden` frames, or None if no frame remains."""
     shown: TracebackType | None = None
     for frame, line in reversed(list(traceback.walk_tb(trace))):
         if not hidden(frame):

@@ -1,4 +1,4 @@
-"""Named stretches of host time that ``record_function`` marks: loader requests, optimizer and profiler steps."""
+"""Named intervals of host time that ``record_function`` marks: loader requests, optimizer and profiler steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mark:
 
 
 class Annotations:
-    """Keeps the stack of open annotations; finished ones become events and :attr:`marks`."""
+    """Keeps the stack of open annotations; finished annotations become events and :attr:`marks`."""
 
     def __init__(self, machine: Machine) -> None:
         self.marks: list[Mark] = []
@@ -49,7 +49,7 @@ class Annotations:
         try:
             self.on_step(self._stepping)
         except BaseException:
-            # The step limit ends the script here, but the annotation of this step has already begun, so drop it.
+            # The step limit ends the script here, but the annotation of this step has already started, so drop it.
             self._open.pop()
             self._open.append(("", self._machine.now))
             raise
@@ -65,7 +65,7 @@ class Annotations:
             self.marks[-1] = replace(self.marks[-1], owner=NO_BATCH)
 
     def enter(self, name: str) -> None:
-        """Begin an annotation."""
+        """Start an annotation."""
         self.on_enter(name)
         self._open.append((name, self._machine.now))
         self._machine.spend(self._machine.costs.host_call_us)

@@ -21,7 +21,7 @@ _VECTOR_DEVICE = "GAUDI3"
 
 @dataclass(frozen=True)
 class Costs:
-    """The constants of ``costs.toml``, by group and name; units are in the names."""
+    """The constants of ``costs.toml``. Each field is named GROUP_NAME; the name includes the unit."""
 
     host_op_us: float
     host_view_us: float

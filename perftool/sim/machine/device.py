@@ -1,5 +1,5 @@
-"""The device's timeline: recipes run in order, and the engines within a recipe in parallel. Copies and collectives have
-their own lanes.
+"""The device's timeline. Recipes run one after the other; within a recipe, the engines run in parallel. Copies and
+collectives have their own lanes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from perftool.sim.machine.recorder import Recorder
 
 
 class DeviceQueue:
-    """Runs submitted work, first in first out. All times are nanoseconds."""
+    """Runs submitted work in first-in, first-out order. All times are in nanoseconds."""
 
     def __init__(self, recorder: Recorder, speed: Roofline) -> None:
         self.free = 0
@@ -30,7 +30,7 @@ class DeviceQueue:
         return max(self.free, self.links_free)
 
     def run(self, kernels: Sequence[Kernel], recipe: int, name: str, submitted: int, after: int = 0) -> int:
-        """Run a recipe that was enqueued at ``submitted``; it begins at ``after`` or later. Returns the end of its last
+        """Run a recipe that was enqueued at ``submitted`` and starts at ``after`` or later. Return the end of its last
         kernel."""
         costs = self._speed.costs
         ready = max(submitted, self.copies_free, after)
@@ -54,7 +54,7 @@ class DeviceQueue:
         return len(self._ends)
 
     def collective(self, collective: Collective, ready: int, begin: int) -> int:
-        """Run a collective; this card is ready at ``ready``, the last card at ``begin``. Returns its end."""
+        """Run a collective and return its end. This card is ready at ``ready``, the last card at ``begin``."""
         self.links_free = begin + collective.length(self._speed.facts, self._speed.costs)
         self._recorder.collective(collective.kind, ready, self.links_free, collective.args)
         return self.links_free

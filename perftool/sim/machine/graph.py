@@ -28,10 +28,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Node:
-    """An op of a graph. ``sources`` are the nodes whose results it reads, with the bytes of each.
+    """An op of a graph. ``sources`` are the nodes whose results the op reads, with the bytes of each result.
 
-    ``parts`` describe its arguments, and ``names`` are their names. ``name`` and ``parts`` form its key. ``line`` is
-    the script line that called the op.
+    ``parts`` describe its arguments, and ``names`` are their names. ``name`` and ``parts`` form the node's key.
+    ``line`` is the script line that called the op.
     """
 
     work: Work
@@ -60,15 +60,16 @@ class Kernel:
 
 @dataclass
 class _Chain:
-    """Pointwise nodes that become one kernel; ``saved`` is the bytes passed between them, which never reach memory."""
+    """Pointwise nodes that become one kernel; ``saved`` is the number of bytes passed between them, which never reach
+    memory."""
 
     nodes: list[int]
     saved: int = 0
 
 
 class Graph:
-    """Collects nodes. ``inputs`` numbers the external storages in order of first use. ``touched`` contains the serials
-    of the device storages among the arguments of its ops.
+    """Collects nodes. ``inputs`` numbers the external storages in order of first use. ``touched`` contains the serial
+    numbers of the device storages among the arguments of the ops.
     """
 
     def __init__(self, serial: int) -> None:

@@ -43,8 +43,8 @@ class Keys:
         self._latest: dict[tuple[Hashable, ...], Sequence[Node]] = {}
 
     def add(self, nodes: Sequence[Node]) -> Difference | None:
-        """Add a graph that has no recipe. Returns its difference from the latest graph with the same ops, or None if it
-        is the first such graph.
+        """Add a graph that has no recipe. Return the difference from the latest graph with the same ops, or None if
+        this is the first such graph.
         """
         ops = tuple(node.name for node in nodes)
         before = self._latest.get(ops)

@@ -16,14 +16,14 @@ from perftool.sim.machine.network import Collective
 from perftool.sim.machine.recorder import LAUNCH_THREAD, MAIN, Args, Recorder, Submitted
 from perftool.sim.machine.run_log import RunLog
 
-# The settings that limit the number of ops of a lazy graph, and the log's names for the resulting cuts.
+# The settings that limit the number of ops in a lazy graph, and the log's names for the resulting cuts.
 _LIMITS = {
     "PT_HPU_MAX_ACCUM_SIZE": "max accumulated graph size",
     "PT_HPU_MAX_COMPOUND_OP_SIZE": "reaching max accumulated compound op size",
 }
 # Synapse assigns recipe ids in a shuffled order, and starts again once all of them are used.
 _FIRST_ID, _IDS, _STRIDE = 0xE001, 8_190, 4_093
-# Start of a run's clock, relative to the base of the trace.
+# The start of a run's clock, relative to the base of the trace.
 _START_NS = 1_000_000_000
 
 
@@ -61,7 +61,7 @@ class Machine:
         self._launches = 0
         self._downloaded: set[int] = set()
         self._limits: dict[str, int] | None = None
-        # The end of the last collective that writes a storage, by the serial of the storage.
+        # The end of the last collective that writes a storage, by the storage's serial number.
         self._arriving: dict[int, int] = {}
 
     @property
@@ -113,7 +113,7 @@ class Machine:
         self.recorder.host(name, begin, self.now, args=args)
 
     def add(self, node: Node) -> int:
-        """Add an op to the graph; outside lazy mode and compiled regions, launch it at once."""
+        """Add an op to the graph; outside lazy mode and compiled regions, launch it immediately."""
         index = self.graph.add(node)
         if self.mode != "lazy" and not self.regions:
             self._submit_graph("eager")
@@ -122,7 +122,7 @@ class Machine:
         return index
 
     def _keep_limits(self) -> None:
-        # Read only at the first op, because the script may set the variables before it.
+        # Read the limits only at the first op, because the script may set the variables before it.
         if self._limits is None:
             limits = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
             self._limits = {reason: int(value) for reason, value in limits.items() if value.isdecimal()}
@@ -146,7 +146,8 @@ class Machine:
         self._submit_graph("lazy" if self.mode == "lazy" else "compile")
 
     def replay(self, call: str) -> None:
-        """Launch the graph as a captured HPU graph that ``call`` replays, without building it or looking it up."""
+        """Launch the graph as a captured HPU graph that ``call`` replays, without building the graph or looking it
+        up."""
         if not self.graph:
             return
         self.log.cut(call, self.now)
@@ -192,7 +193,7 @@ class Machine:
         return recipe
 
     def _compile(self, recipe: Recipe, graph: Graph, form: str, at: int) -> int:
-        """Compile on the launch thread, and return the time at which that thread is free again."""
+        """Compile on the launch thread, and return the time when that thread is free again."""
         whole = ms(self.costs.graph_compile_ms + self.costs.graph_compile_per_op_ms * len(graph))
         length = ms(self.costs.graph_eager_compile_ms) if form == "eager" else whole
         begin, end = at + us(2), at + us(2) + length
@@ -203,7 +204,7 @@ class Machine:
         return end + us(4)
 
     def _launch(self, recipe: Recipe, at: int, after: int) -> int:
-        """Enqueue a recipe that cannot run before ``after``, and return the time at which the launch thread is free
+        """Enqueue a recipe that cannot run before ``after``, and return the time when the launch thread is free
         again."""
         begin, end = at + us(1), at + us(1 + self.costs.graph_launch_us)
         self._launches += 1
@@ -256,9 +257,10 @@ class Machine:
     def collective(
         self, collective: Collective, last_arrival: Callable[[int], int], results: Iterable[int], *, waits: bool
     ) -> None:
-        """Simulate a collective of several cards after the launched work. ``last_arrival`` gets the time at which this
-        card is ready, and returns the time of the last card. ``results`` are the serials of the storages that the
-        collective writes; later work on them waits for it. With ``waits``, the host also waits.
+        """Simulate a collective of several cards after the launched work. ``last_arrival`` takes the time when this
+        card is ready, and returns the time when the last card is. ``results`` are the serial numbers of the storages
+        that the collective writes; later work on these storages waits for the collective. With ``waits``, the host also
+        waits.
         """
         ready = max(self.now, self._launch_free, self._queue.done)
         end = self._queue.collective(collective, ready, last_arrival(ready))

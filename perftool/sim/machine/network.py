@@ -1,4 +1,4 @@
-"""Computes how long collectives between the cards of one box take on the links."""
+"""Computes how long collectives between the cards in one box take on the links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perftool.model.devices import DeviceFacts
 from perftool.sim.machine.costs import Costs, us
 from perftool.units import NS_PER_S
 
-# Every card of a box has the same number of links to each other card.
+# Every card in a box has the same number of links to each of the other cards.
 _CARDS_OF_A_BOX = 8
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perftool.sim.own_stack import innermost_line, own_stack
 
-# Arbitrary pids and tids; real ones would differ from run to run.
+# Arbitrary pids and tids; real pids and tids would differ from run to run.
 MAIN = 14_734
 LAUNCH_THREAD = 14_790
 _SYNAPSE_LOGGER = MAIN + 10_000
@@ -27,7 +27,7 @@ Args = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Event:
-    """One record of the trace. ``dur_ns`` is None for all but complete events."""
+    """One record of the trace. ``dur_ns`` is None except for complete events."""
 
     ph: str
     name: str
@@ -48,7 +48,7 @@ class LaneKind:
 
 
 # As in Gaudi's PyTorch bridge, tid // 1000 identifies the kind of engine. The Gaudi 3 names and the tid 7019 come from
-# a recording; all other values are invented. Each engine has one lane.
+# a recording; all other values are made up. Each engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
     "MME": LaneKind(6003, "MME 0"),
@@ -77,7 +77,7 @@ _MONITORS: Mapping[str, Mapping[str, str]] = {
     "GAUDI3": {"MME": "WB0_END", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
 }
 # Copies between host and device are named after their host DMA stream. The first Gaudi has no such streams, so its
-# names are invented.
+# names are made up.
 _STREAMS = {"0": "pdma_tx", "1": "pdma_rx"}
 _FIRST_GAUDI_COPIES = {"0": "memcpy HtoD", "1": "memcpy DtoH"}
 _COMMANDS = "pdma_tx_commands"
@@ -97,7 +97,7 @@ class Submitted:
 
 
 def recipe_args(recipe: int, name: str, dtype: str = "") -> dict[str, object]:
-    """The arguments that device work and Synapse's annotations carry; ``recipe`` is 0 for work without a recipe."""
+    """The arguments of device work and of Synapse's annotations; ``recipe`` is 0 for work without a recipe."""
     stream = "0x7f30c4001b20" if recipe else "0x7f30c4001b40"
     return {"dataType": dtype, "eventHandle": "0x0", "recipeId": recipe, "recipeName": name, "streamHandle": stream}
 
@@ -108,7 +108,7 @@ class Recorder:
     def __init__(self, device: str) -> None:
         self.events: list[Event] = []
         self.device = device
-        # The script line of the last host event that has one.
+        # The script line of the last host event that has a line.
         self.line = ""
         self._lanes = LANES[device]
         self._monitors = _MONITORS[device]
@@ -157,7 +157,7 @@ class Recorder:
         annotation."""
         recipe = launch.id, launch.name
         if not self._has_streams:
-            # The first Gaudi writes a counter of recipes instead of their ids.
+            # The first Gaudi writes a recipe counter instead of recipe ids.
             name = f"enqueueWithExternalEvents seqId:{launch.sequence} recipeId:{launch.number + 1}"
             self.annotation(name, begin, end, *recipe)
             return
@@ -195,14 +195,14 @@ class Recorder:
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", recipe_args(0, "")))
 
     def collective(self, kind: str, begin: int, end: int, args: Args) -> None:
-        """Record a collective on the links to other cards, from the time this card is ready."""
+        """Record a collective on the links to other cards, starting when this card is ready."""
         name = f"hccl_{kind}"
         tid = self._lanes["NIC"].tid
         row = {**recipe_args(0, ""), **args, "device": DEVICE_PROCESS}
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", row))
 
     def forget_before(self, ns: int) -> None:
-        """Drop events that began before ``ns``, as if the profiler had started then."""
+        """Drop events that started before ``ns``, as if the profiler had started at that time."""
         kept: list[Event] = []
         for event in self.events:
             # An end event directly follows its begin event.
@@ -211,7 +211,7 @@ class Recorder:
         self.events = kept
 
     def forget(self, prefix: str) -> None:
-        """Drop the host's annotations whose names begin with ``prefix``."""
+        """Drop the host's annotations whose names start with ``prefix``."""
         self.events = [event for event in self.events if not (event.pid == MAIN and event.name.startswith(prefix))]
 
     def metadata(self) -> list[Event]:

@@ -15,7 +15,7 @@ _LAZY_MODE = {"lazy": "1", "eager": "0", "compile": "0"}
 
 
 class RunLog:
-    """Collects lines and counters. Times are nanoseconds after the base of the trace; the log shows them in UTC."""
+    """Collects log lines and counters. Times are nanoseconds after the base of the trace; the log shows them in UTC."""
 
     def __init__(self, device: str, mode: str) -> None:
         self._lines = [f"{NOTE}; device {device}, mode {mode}", *_banner(mode)]
@@ -41,7 +41,7 @@ class RunLog:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on differences between a Gaudi and this simulated run, and on its settings."""
+        """Notes on how this simulated run differs from a Gaudi, and on its settings."""
         wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi silently computes them in fp32"
         return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 

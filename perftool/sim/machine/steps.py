@@ -15,13 +15,14 @@ _LONGEST_WARM_UP = 3
 
 
 def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None = None) -> list[tuple[int, int]]:
-    """Return the start and end of each step of a run from ``begin`` to ``end``; empty if nothing marks a step.
+    """Return the start and end of each step of a run from ``begin`` to ``end``. The result is empty if nothing marks a
+    step.
 
     A script that uses PyTorch's profiler marks its steps itself, so the result is empty. Otherwise a step ends at the
     request for the next batch after an optimizer step; without a loader, at the end of the optimizer step. Without an
     optimizer, a batch is a step. With neither, a step ends at ``mark_step``. If there are several optimizers, as in a
-    GAN, the one that steps least often is used; in a tie, the last one. The same applies to several lines that call
-    ``mark_step``. With a ``source``, one of SOURCES, only its marks are used.
+    GAN, the optimizer that steps least often is used; in a tie, the last optimizer. The same applies to several lines
+    that call ``mark_step``. If ``source`` is given (one of SOURCES), only its marks are used.
     """
     counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]
     ordered = sorted(counted, key=lambda mark: mark.begin)

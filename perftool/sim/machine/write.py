@@ -18,7 +18,7 @@ from perftool.sim.machine.recorder import MAIN, Event
 # The zero of the trace's relative times; like Kineto's, it is the start of a three-month interval.
 BASE_NS = 1_727_743_122_000_000_000
 NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
-# A simulated trace states what it is before its events, and within this many bytes.
+# A simulated trace says that it is simulated before its events, and within this many bytes.
 _HEAD_BYTES = 64 << 10
 
 
@@ -63,7 +63,7 @@ def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write ``data``, compressed when the name ends in ``.gz``. Raises PerfToolError if ``path`` cannot be written."""
+    """Write ``data``, compressed if the name ends in ``.gz``. Raises PerfToolError if ``path`` cannot be written."""
     _make_folder(path)
     write_file([gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data], path)
 
@@ -73,7 +73,8 @@ def require_replaceable(trace: Path, log: Path, metrics: Path) -> None:
 
     Nothing in a metrics file says that it is simulated, so the trace and the log next to it must say so.
     """
-    # Another process may write these files meanwhile, the metrics last. So what exists is known before it is read.
+    # Another process may write these files at the same time, the metrics last. So check that a file exists before
+    # reading it.
     checks: dict[Path, Callable[[], bool]] = {
         trace: lambda: _is_simulated_trace(trace),
         log: lambda: _is_simulated_log(log),

@@ -21,7 +21,7 @@ from perftool.sim.patches import attribute
 
 _KEY: Any = torch._C._dispatch_key_parse("AutocastHPU")
 _KEYS = torch._C.DispatchKeySet(_KEY)
-# For each list, the variables that can name a file to replace it. The second variable is the older one.
+# For each list, the variables that can name a file to replace it. The second variable is the older name.
 LOWER_VARIABLES = ("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
 FP32_VARIABLES = ("PT_HPU_AUTOCAST_FP32_OPS_LIST", "FP32_LIST")
 
@@ -32,7 +32,7 @@ class HpuAutocast:
     """Casts the arguments of listed ops while autocast for ``hpu`` is on.
 
     ``on_device`` returns whether a tensor is on the simulated device; ``note`` is called with problems in the settings.
-    The lists are read when autocast is first switched on, so that a script can set the variables that replace them.
+    The lists are read when autocast is first switched on, so that a script can set these variables before that.
     """
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool], note: Callable[[str], object]) -> None:
@@ -138,7 +138,7 @@ def _lower(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
 
 
 def _lower_first(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
-    """The lower type, for the first argument only: weights and statistics of norms are not cast."""
+    """Return the lower type, and that only the first argument is cast: weights and statistics of norms are not."""
     return torch.get_autocast_dtype("hpu"), True
 
 

@@ -24,7 +24,7 @@ _TYPES = {torch.bfloat16: "BFloat16", torch.float16: "Half", torch.float32: "Flo
 
 
 def group_of(call: Call) -> Any:
-    """Return the process group of the collective ``call``; None for other calls, such as a send."""
+    """Return the process group of the collective ``call``, or None for other calls, such as a send."""
     boxed = next((each for each in call.leaves if isinstance(each, torch.ScriptObject)), None)
     return None if boxed is None or call.op.kind not in _KINDS else torch.distributed.ProcessGroup.unbox(boxed)
 
@@ -47,7 +47,7 @@ def finish(call: Call) -> None:
 
 
 def last_arrival(group: Any, ns: int) -> int:
-    """Exchange arrival times with the members of ``group`` and return the latest; this rank arrives at ``ns``."""
+    """Exchange arrival times with the members of ``group`` and return the latest. This rank arrives at ``ns``."""
     options = torch.distributed.AllreduceOptions()
     options.reduceOp = torch.distributed.ReduceOp(torch.distributed.ReduceOp.MAX)
     with torch._C.DisableTorchFunction():

@@ -1,7 +1,7 @@
-"""Computes the values of an op on any processor. If the CPU does not support the type, which depends on the build, the
-processor and oneDNN's settings, the values are computed in a wider type and rounded. Low-precision matmuls are
-always computed in fp32 and rounded once, as on a matrix engine; this is also much faster on a processor that does not
-support them.
+"""Computes the values of an op on any processor. CPU support for a type depends on the build, the processor and
+oneDNN's settings. If a type is not supported, the values are computed in a wider type and rounded. Low-precision
+matmuls are always computed in fp32 and rounded once, as on a matrix engine; this is also much faster on a processor
+that does not support them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _low_precision(func: Any, tree: Any) -> Set[torch.dtype]:
-    """Return the operand type of a low-precision matmul; empty for other ops, and for mixed types."""
+    """Return the operand type of a low-precision matmul. The result is empty for other ops, and for mixed types."""
     if func.overloadpacket not in flop_registry:
         return frozenset()
     types = {each.dtype for each in tensors(tree) if each.dtype.is_floating_point}
@@ -76,8 +76,8 @@ class _Widened:
     def run(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], types: Sequence[torch.dtype] = ()
     ) -> Any:
-        """Return the result of ``func`` in ``types`` (one per tensor). Without ``types``, floating-point results become
-        narrow again."""
+        """Return the result of ``func`` in ``types`` (one per tensor). Without ``types``, floating-point results are
+        converted back to the narrow type."""
         result = func(*_mapped(args, self._widen), **_mapped(kwargs, self._widen))
         self._write_back(func, args, kwargs)
         arguments = {id(copy): original for original, copy in self._copies.values()}
@@ -93,7 +93,7 @@ class _Widened:
         return _mapped(result, round_to_type)
 
     def _write_back(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Copy what ``func`` wrote into the copies back into its arguments."""
+        """Copy back to the arguments what ``func`` wrote to their copies."""
         named = {**dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)), **kwargs}
         for argument in func._schema.arguments:
             if argument.alias_info is None or not argument.alias_info.is_write:
@@ -113,7 +113,8 @@ class _Widened:
 
 
 def _result_types(func: Any, args: Any, kwargs: Any) -> Sequence[torch.dtype]:
-    """Return the result types of ``func``, which is run on meta tensors; empty if it does not support them."""
+    """Return the result types of ``func``, found by running it on meta tensors. The result is empty if it does not
+    support these."""
 
     def shape_only(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

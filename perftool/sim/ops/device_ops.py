@@ -1,4 +1,5 @@
-"""Accounts for ops on device tensors: adds them to the graph, or runs them on the CPU if the device cannot."""
+"""Accounts for ops on device tensors: adds them to the graph, or runs them on the CPU if the device does not support
+them."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class DeviceOps:
         self._device = device
 
     def run(self, call: Call, *, recorded: bool = False) -> None:
-        """Account for one op; ``recorded`` says that its host op is already recorded."""
+        """Account for one op; ``recorded`` says whether its host op is already recorded."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
@@ -44,7 +45,7 @@ class DeviceOps:
 
     @contextmanager
     def around(self, name: str, arguments: Iterable[Any]) -> Iterator[None]:
-        """Record a host op that contains the block, in which the host may wait for the size of the result."""
+        """Record a host op around the block, during which the host may wait for the size of the result."""
         if self.quiet:
             yield
             return

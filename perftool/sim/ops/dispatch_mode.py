@@ -27,7 +27,8 @@ _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensor
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs each op and accounts for it by kind: annotation, read of a value, copy, collective, host or device op."""
+    """Runs each op and accounts for it according to its kind: annotation, read of a value, copy, collective, host or
+    device op."""
 
     def __init__(self, machine: Machine, placement: Placement, annotations: Annotations, device: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -52,7 +53,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._annotate(func, args, kwargs)
         arguments = tuple(leaves((args, kwargs)))
         inputs = tensors(arguments)
-        # Determine this before the op, which may resize or free its arguments.
+        # Determine this before running the op, because it may resize or free its arguments.
         before = any(self.placement.find(each) is not None for each in inputs)
         forms = [_form(each) for each in inputs] if facts_of(func).resizes else []
         result = compute(func, args, kwargs)

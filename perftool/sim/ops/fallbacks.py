@@ -19,7 +19,7 @@ _CPU_ONLY_FORMS = frozenset({
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 # Ops that only move data run on the device with any type.
 _MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})
-# Elementwise ops that PyTorch does not tag as such.
+# Elementwise ops that PyTorch does not tag as elementwise.
 _UNTAGGED = frozenset({"floor_divide"})
 _HPU_TYPES = {
     torch.bfloat16: "HPUBFloat16Type", torch.float32: "HPUFloatType", torch.float16: "HPUHalfType",
@@ -36,8 +36,8 @@ def _runs(op: str) -> bool:
 
 
 def falls_back(call: Call, device: str) -> bool:
-    """Whether ``call`` falls back to the CPU: its op has no kernel, a tensor is complex, or the kernel does not support
-    one of its dtypes."""
+    """Whether ``call`` falls back to the CPU, because its op has no kernel, a tensor is complex, or the kernel does not
+    support one of its dtypes."""
     op = call.op.name
     if not _runs(op):
         return True

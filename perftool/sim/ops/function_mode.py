@@ -177,7 +177,8 @@ def is_hpu(device: Any) -> bool:
 
 
 def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run ``func`` as a chain of ops, as an HPU does. Whether oneDNN uses a single kernel depends on the processor."""
+    """Run ``func`` as a chain of ops, as an HPU does. Whether oneDNN would use a single kernel depends on the
+    processor."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:

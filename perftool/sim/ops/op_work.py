@@ -39,10 +39,10 @@ _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout,
 
 @dataclass(frozen=True)
 class OpFacts:
-    """The facts about an op that do not depend on a call. ``base`` is its name without namespace and overload; ``kind``
-    also has no trailing underscore. ``written`` says for each argument whether the op writes to it, ``resizes`` whether
-    the op may change an argument's shape. ``operands`` are the arguments that are always single tensors, except the
-    destination of an ``out`` form.
+    """The facts about an op that are the same for all calls. ``base`` is its name without namespace and overload;
+    ``kind`` also has no trailing underscore. ``written`` says for each argument whether the op writes to it, and
+    ``resizes`` whether the op may change an argument's shape. ``operands`` are the arguments that are always single
+    tensors, except the destination of an ``out`` form.
     """
 
     name: str

@@ -37,7 +37,7 @@ class Placement:
             return found
         storage = tensor.untyped_storage()
         self._serial += 1
-        # The weak reference does not keep the memory alive, but prevents reuse of the address, which identifies the
+        # The weak reference does not keep the memory alive, but prevents reuse of the address that identifies the
         # storage.
         entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
@@ -46,7 +46,7 @@ class Placement:
         return entry
 
     def find(self, tensor: torch.Tensor) -> DeviceStorage | None:
-        """Return the record of the storage of ``tensor``; None if it is on the host."""
+        """Return the record of the storage of ``tensor``, or None if it is on the host."""
         if not self._storages or tensor.layout is not torch.strided:
             return None
         entry = self._storages.get(tensor.untyped_storage()._cdata)

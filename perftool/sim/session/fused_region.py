@@ -52,7 +52,7 @@ class Touched:
 @contextmanager
 def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touched]:
     """Simulate the ops in the block as one kernel called ``name``, which reads and writes each piece of memory once.
-    ``key`` contains the shapes and options that distinguish it from other kernels.
+    ``key`` contains the shapes and options that distinguish the kernel from others.
     """
     machine, touched = simulation.machine, Touched(simulation)
     with simulation.plain_tensors(), simulation.dispatch.handing_to(touched):
@@ -86,7 +86,7 @@ def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator
 
 @contextmanager
 def compiled(simulation: Simulation) -> Iterator[None]:
-    """Simulate the ops in the block as one graph of torch.compile; nested regions are part of the outer one."""
+    """Simulate the ops in the block as one graph of torch.compile; nested regions are part of the outer region."""
     machine = simulation.machine
     machine.regions += 1
     try:

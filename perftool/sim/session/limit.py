@@ -14,7 +14,7 @@ from perftool.sim.session.simulation import Simulation
 
 @contextmanager
 def step_limit(simulation: Simulation, limit: int | None, source: str | None) -> Iterator[None]:
-    """Within the block, StepLimit is raised when the step after the last allowed one begins.
+    """Within the block, StepLimit is raised when the step after the last allowed step starts.
 
     ``source`` says what marks a step, as in :func:`perftool.sim.machine.steps.step_bounds`.
     """
@@ -28,8 +28,8 @@ def step_limit(simulation: Simulation, limit: int | None, source: str | None) ->
 
 
 class _Counter:
-    """Counts completed steps: those of the script's profiler or, without one, of its optimizer. Without either, counts
-    batches or calls of ``mark_step``."""
+    """Counts completed steps: those of the script's profiler or, if it has none, of its optimizer. Without either, it
+    counts batches or calls of ``mark_step``."""
 
     def __init__(self, limit: int, source: str | None) -> None:
         self._limit = limit
@@ -38,7 +38,7 @@ class _Counter:
         self._ended = dict.fromkeys(SOURCES.values() if source is None else [SOURCES[source]], 0)
 
     def enter(self, name: str) -> None:
-        """Check the limit when a request for a batch or a profiler step begins."""
+        """Check the limit when a request for a batch or a profiler step starts."""
         if name.startswith((LOADER, PROFILER_STEP)):
             self._check()
 

@@ -31,7 +31,7 @@ class CostedBatch:
 
 
 class MeteredFetcher:
-    """Fetches batches; in a worker process, returns each with its cost."""
+    """Fetches batches; in a worker process, returns each batch with its cost."""
 
     def __init__(self, plain: Any, simulation: Simulation) -> None:
         self._plain = plain
@@ -51,13 +51,13 @@ class MeteredFetcher:
 
 @dataclass
 class WorkerClocks:
-    """When each worker of a loader is free, and when each batch was requested."""
+    """The times when each worker of a loader is free, and when each batch was requested."""
 
     free: list[int]
     requested: dict[int, int] = field(default_factory=dict)
 
     def ready(self, batch: int, worker: int, cost: int) -> int:
-        """Return when ``worker`` finishes ``batch``. Must be called for the batches of a worker in order."""
+        """Return when ``worker`` finishes ``batch``. Call this method for the batches of a worker in order."""
         begin = max(self.requested.pop(batch, 0), self.free[worker])
         self.free[worker] = begin + cost
         return self.free[worker]

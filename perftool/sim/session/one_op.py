@@ -1,4 +1,4 @@
-"""Simulates a function as one kernel on the device, and its backward as another."""
+"""Simulates a function as one kernel on the device, and its backward pass as another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = (bool, int, float, str, type(None))
 
 
 def one_op(simulation: Simulation, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``plain`` as a kernel called ``name``; its backward recomputes it in a kernel called ``name_bwd``."""
+    """Wrap ``plain`` as a kernel called ``name``; its backward pass recomputes it in a kernel called ``name_bwd``."""
 
     class OneOp(torch.autograd.Function):
         @staticmethod

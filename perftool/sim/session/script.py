@@ -34,9 +34,9 @@ def read_script(path: Path) -> CodeType:
 
 
 def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple[int, str | None]:
-    """Run the script, and return its exit code, and the reason if it ended early.
+    """Run the script, and return its exit code and, if it ended early, the reason.
 
-    If the script forks, the child ends here: only the process that runs the simulation writes files.
+    If the script forks, the child process ends here, because only the process that runs the simulation writes files.
     """
     ended = _ended(simulation, path, args)
     if os.getpid() != simulation.owner:
@@ -67,7 +67,7 @@ def _ended(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple[int
 
 
 def _exit_of(simulation: Simulation) -> Callable[[int], NoReturn]:
-    """An ``os._exit`` that lets the simulation write its files."""
+    """Return an ``os._exit`` that lets the simulation write its files."""
     leave = os._exit
 
     def end(status: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""One simulated run: the machine, and the PyTorch modes that send it the script's ops."""
+"""One simulated run: the machine, and the PyTorch modes that pass the script's ops to the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perftool.sim.patches import item
 
 
 class Simulation:
-    """The state of a run. Ops of the thread that enters :meth:`running` are simulated, ops of other threads are not."""
+    """The state of a run. Ops of the thread that enters :meth:`running` are simulated; ops of other threads are not."""
 
     def __init__(self, device: DeviceFacts, mode: str) -> None:
         self.device = device
@@ -39,7 +39,7 @@ class Simulation:
         self.owner = os.getpid()
         # Set by the launcher, or by a script that spawns its own ranks.
         self.ranks, self.rank, _ = ranks_of_launcher()
-        # Whether the last forward was a captured or compiled graph; its backward is then also one.
+        # Whether the last forward pass was a captured or compiled graph; if so, its backward pass is a graph, too.
         self.graphed_backward = False
 
     @contextmanager
@@ -64,7 +64,7 @@ class Simulation:
         self.dispatch.hand_to(self.dispatch.host_op)
 
     def finish(self, skip_steps: int | None = None, steps_from: str | None = None) -> int:
-        """Launch the pending ops, close open annotations, and mark the steps. Returns how many initial steps the
+        """Launch the pending ops, close open annotations, and mark the steps. Return how many initial steps the
         recording leaves out: ``skip_steps``, or the warm-up. ``steps_from`` says what marks a step.
         """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now

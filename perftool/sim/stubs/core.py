@@ -20,7 +20,7 @@ def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
     closures: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def mark_step(device_str: str = "", sync: bool = False) -> None:
-        """End the graph; with ``sync`` wait for it."""
+        """End the graph; with ``sync``, wait for it."""
         simulation.annotations.mark_step(own_line())
         simulation.machine.mark_step()
         if sync:
@@ -47,12 +47,13 @@ def _nothing(model: Any = None, *args: object, **options: object) -> Any:
 
 
 def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
-    """Return the functions of ``torch.distributed`` that accept or return a backend, with support for ``hccl``."""
+    """Return versions of the ``torch.distributed`` functions that accept or return a backend, with support for
+    ``hccl``."""
     made, made_of, backend_of = distributed.init_process_group, distributed.new_group, distributed.get_backend
     named: list[str] = []
 
     def init_process_group(backend: str | None = None, *args: Any, **options: Any) -> None:
-        """Start gloo in place of ``hccl``; a single simulated card forms a group on its own."""
+        """Start gloo instead of ``hccl``; a single simulated card forms its own group."""
         named[:] = [backend] if backend and "hccl" in backend else []
         if not named:
             made(backend, *args, **options)
@@ -72,7 +73,7 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         simulation.ranks, simulation.rank = distributed.get_world_size(), distributed.get_rank()
 
     def new_group(*args: Any, **options: Any) -> Any:
-        """Create a group with gloo in place of ``hccl``; other backends are unchanged."""
+        """Create a group with gloo instead of ``hccl``; other backends are unchanged."""
         if "hccl" in (options.get("backend") or ""):
             options["backend"] = "gloo"
         return made_of(*args, **options)

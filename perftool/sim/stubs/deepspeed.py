@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 from perftool.sim.ops.function_mode import HPU
 from perftool.sim.session.simulation import Simulation
 
-# Keys of configurations for deepspeed.init_inference; a configuration without them is for training.
+# Keys of configurations for deepspeed.init_inference; a configuration without any of them is for training.
 _INFERENCE = frozenset({
     *("tensor_parallel", "dtype", "replace_with_kernel_inject", "enable_cuda_graph", "replace_method"),
     *("injection_policy", "mp_size", "quant", "checkpoint", "max_out_tokens", "return_tuple"),
@@ -25,7 +25,8 @@ _INFERENCE = frozenset({
 
 
 def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
-    """Derive Habana's strategy from ``base``, Lightning's ``DeepSpeedStrategy``, which reports a missing DeepSpeed."""
+    """Derive Habana's strategy from ``base``, Lightning's ``DeepSpeedStrategy``, which raises an error if DeepSpeed is
+    missing."""
     known = inspect.signature(base.__init__).parameters
     remarks = simulation.machine.log.remarks
 

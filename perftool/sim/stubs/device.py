@@ -131,13 +131,13 @@ class _Stream:
         return self._machine.is_idle()
 
     def wait_stream(self, stream: object) -> None:
-        """Does nothing because there is only one queue."""
+        """Do nothing, because there is only one queue."""
 
     def wait_event(self, event: object) -> None:
-        """Does nothing because there is only one queue."""
+        """Do nothing, because there is only one queue."""
 
     def record_event(self, event: _Event | None = None) -> _Event:
-        """Record ``event`` or a new one."""
+        """Record ``event`` or a new event."""
         event = event or _Event(self._machine, self._current)
         event.record(self)
         return event
@@ -158,7 +158,7 @@ class _Event:
         self._ns = self._machine.end
 
     def wait(self, stream: object = None) -> None:
-        """Does nothing because there is only one queue."""
+        """Do nothing, because there is only one queue."""
 
     def query(self) -> bool:
         """Whether the recorded time has passed."""
@@ -222,7 +222,7 @@ def _metrics(simulation: Simulation) -> dict[str, Any]:
             return list(log.statistics().get(self._name, {}).items())
 
         def reset(self) -> None:
-            """Does nothing: the counters of a simulated run are never reset."""
+            """Do nothing: the counters of a simulated run are never reset."""
 
     @contextmanager
     def metric_localcontext(name: str) -> Iterator[Metric]:

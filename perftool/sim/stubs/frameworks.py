@@ -25,8 +25,8 @@ def module(name: str, **members: Any) -> ModuleType:
 
 @contextmanager
 def installed(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Within the block, ``modules`` can be imported, and each is an attribute of its parent. Missing parent packages
-    are created."""
+    """Make ``modules`` importable within the block, each as an attribute of its parent. Missing parent packages are
+    created."""
     with ExitStack() as stack:
         for name, each in frameworks.with_packages(modules, _not_modelled).items():
             stack.enter_context(item(sys.modules, name, each))

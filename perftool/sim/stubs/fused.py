@@ -26,7 +26,7 @@ _OPTIMIZERS = {
     "FusedLamb": "optimizer_lamb",
     "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
 }
-# Optimizers that update one group at a time and copy each group's step size to the device.
+# Optimizers that update one group at a time, and copy each group's step size to the device.
 _BY_GROUP = frozenset({"FusedAdamW"})
 _STEP_SIZE = 4
 
@@ -155,7 +155,7 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
             states = tensors([dict(self.state[each]) for each in params])
             for each in states:
                 simulation.placement.put(each)
-            # The first step also creates the state, but is simulated as the same kernel as later steps.
+            # The first step also creates the state, but the simulated kernel is the same as in later steps.
             touched.include((*params, *states), written=True)
 
     members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}

@@ -57,7 +57,7 @@ def graph_members(simulation: Simulation) -> dict[str, Any]:
     """Return the graph functions of ``habana_frameworks.torch.hpu``."""
 
     def wrap_in_hpu_graph(module: Any, *args: Any, max_graphs: int | None = None, **options: Any) -> Any:
-        """Replace the forward of ``module`` with one that captures and replays graphs."""
+        """Replace the forward of ``module`` with a function that captures and replays graphs."""
         graphed = GraphedFunction(simulation, module.forward, max_graphs)
         module.forward = graphed
         module.clear_cache = graphed.clear
@@ -124,7 +124,7 @@ def _hpu_graph(simulation: Simulation) -> type:
             self._replay("HPUGraph::replayV2", lambda: super(HPUGraph, self).replayV2(static_tlist, tlist))
 
         def replayV3(self, tlistI: Any, asynchronous: bool = False) -> None:  # noqa: N802, N803 - Gaudi's
-            """Replay with new inputs in place of the marked ones."""
+            """Replay with new inputs in place of the marked inputs."""
             self._replay("HPUGraph::replayV3", lambda: super(HPUGraph, self).replayV2(self._inputs, tlistI))
 
         def _replay(self, call: str, run: Callable[[], None]) -> None:
@@ -200,7 +200,8 @@ def backward_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def engine_function(simulation: Simulation) -> Callable[..., Any]:
-    """Return a function that runs backward inside the function mode, which PyTorch leaves but script code needs."""
+    """Return a function that runs backward inside the function mode: PyTorch leaves this mode, but script code needs
+    it."""
     plain = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:

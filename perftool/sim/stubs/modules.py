@@ -69,7 +69,7 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
         stack.enter_context(step_limit(simulation, max_steps, steps_from))
-        # Use PyTorch's unfused attention, as on an HPU, instead of the CPU's fused kernel.
+        # Like an HPU, use PyTorch's unfused attention instead of the CPU's fused kernel.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         yield
@@ -147,7 +147,7 @@ def _load(simulation: Simulation) -> Callable[..., Any]:
 
 
 def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Implements ``tensor.hpu()`` and ``module.hpu()``."""
+    """Implement ``tensor.hpu()`` and ``module.hpu()``."""
     return self.to("hpu", **kwargs)
 
 
