@@ -87,7 +87,7 @@ def show_report(session: Session, inputs: Inputs) -> None:
             session.note([*session.choice.warnings, *written_note(cli.part)])
             return
         report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
-        empty = run.unrecognised
+        empty = run.unrecognised(report)
     # Files are written first: a reader that closes stdout early ends the program.
     if cli.summary_jsonl is not None:
         from perftool.reporters.run_lines import render_run_lines

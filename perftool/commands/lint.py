@@ -110,7 +110,8 @@ def lint(
     call = _Call(write_baseline, budget or [], also or [], statistics, allow_empty, stdin_filename)
     session = Session(cli, paths or [], gate=True)
     sinks = parse_sinks(session.settings, call.also, statistics)
-    plan = _plan(session, call)
+    # Only JSON shows the numbers of a report in which nothing is found.
+    plan = _plan(session, call, whole=any(sink.format is LintFormat.json for sink in sinks))
     inputs = _inputs(session, paths or [], [*(sink.target for sink in sinks), write_baseline], allow_empty)
     result = _accepted(linted(session, inputs, plan), plan, write_baseline)
     with exit_code(1 if result.fails else 0):
@@ -143,11 +144,12 @@ def plan_of(
     return LintPlan(session.choice.rules, settings, root, **more)
 
 
-def _plan(session: Session, call: _Call) -> LintPlan:
+def _plan(session: Session, call: _Call, whole: bool) -> LintPlan:
     if call.write_baseline:
         # The baseline is about to be written, so the old one must not hide findings, and need not exist.
         session.settings = replace(session.settings, baseline=None)
-    return plan_of(session, project_root(), call.budgets, stdin_name=call.stdin_name, allow_empty=call.allow_empty)
+    more = {"stdin_name": call.stdin_name, "allow_empty": call.allow_empty, "whole": whole}
+    return plan_of(session, project_root(), call.budgets, **more)
 
 
 def _inputs(session: Session, paths: Sequence[str], targets: Sequence[str | None], allow_empty: bool) -> Inputs:

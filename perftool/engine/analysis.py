@@ -14,7 +14,7 @@ from perftool.engine.ranks.part import Facts, Part, Shared, draw_batch, read_fil
 from perftool.engine.ranks.part_file import PartFile, digests, read_part, require_same_rules, together
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Progress, Schedule, TaskFailed
 from perftool.engine.report import overview
-from perftool.engine.report.compose import compose, conclude_only, read_texts, require_input
+from perftool.engine.report.compose import compose, compose_for_gate, conclude_only, read_texts, require_input
 from perftool.engine.report.verdict import verdict
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.evaluate import Outcome, evaluate
@@ -74,16 +74,20 @@ class Run:
         """The report: the findings of the rules, and the numbers that every report shows."""
         return self._answered(compose)
 
-    @property
-    def unrecognised(self) -> list[str]:
-        """The inputs in which nothing was recognised, among those that the user named and those named like a rank's
-        dump. Traces are not included, because ``lint`` checks them by rank.
+    @cached_property
+    def report_for_gate(self) -> Report:
+        """``report``, or only the part of it that a gate needs if there is nothing to advise."""
+        return self._answered(compose_for_gate)
+
+    def unrecognised(self, report: Report) -> list[str]:
+        """The inputs of ``report`` in which nothing was recognised, among those that the user named and those named
+        like a rank's dump. Traces are not included, because ``lint`` checks them by rank.
 
         An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either of
         the two was recognised. A part file is unrecognised if it contains only logs in which nothing was recognised.
         """
         blank = [path for path, made in self._given if path in self._inputs.named and made.is_blank]
-        inputs = [read for read in self.report.inputs if read.status != "unreadable"]
+        inputs = [read for read in report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}
         named = self._named | {
             read.path for read in inputs if is_named_like_dump(read.path) and read.kind != "flight_record"

@@ -402,7 +402,7 @@ def test_a_part_of_texts_in_which_nothing_is_recognised_is_unrecognised(run: lis
     Path("empty.log").write_text("nothing\n")
     Path("empty.part").write_bytes(part_of("empty.log"))
     with analysed(find_inputs([run[0], "empty.part"]), RULES) as joined:
-        assert joined.unrecognised == ["empty.part"]
+        assert joined.unrecognised(joined.report) == ["empty.part"]
 
 
 def test_merge_takes_parts_only(run: list[str]) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from stores import findings_of
 
 from perftool.engine.analysis import analysed, analyze
 from perftool.errors import InputError
@@ -96,7 +97,7 @@ def test_the_host_trace_of_an_archive_is_used_if_there_is_no_other(make: Make, p
 def test_an_archive_with_only_a_host_trace_was_recognised(path: Path) -> None:
     as_zip(path, {name: content for name, content in MEMBERS.items() if content == HOST})
     with analysed(find_inputs([str(path)])) as run:
-        assert run.unrecognised == []
+        assert run.unrecognised(run.report) == []
         assert len([read for read in run.report.inputs if not read.events]) == 1
 
 
@@ -358,7 +359,7 @@ def test_the_compression_of_an_archive_is_checked_to_its_end(damage: Callable[[b
     assert bundle.read(str(path)).issues == ()
     path.write_bytes(damage(packed))
     assert [issue.kind for issue in bundle.read(str(path)).issues] == ["damaged archive"]
-    assert "TRC101" in {finding.code for finding in analyze([str(path)]).findings}
+    assert "TRC101" in {finding.code for finding in findings_of([str(path)])}
 
 
 def _second_archive(content: bytes) -> bytes:
@@ -440,7 +441,7 @@ def test_bytes_outside_of_the_members_of_a_zip_are_damage(
     read = bundle.read(str(path))
     assert [issue.kind for issue in read.issues] == ["damaged archive"]
     assert "other bytes" in read.issues[0].message
-    assert "TRC101" in {finding.code for finding in analyze([str(path)]).findings}
+    assert "TRC101" in {finding.code for finding in findings_of([str(path)])}
 
 
 class _Pipe(io.BytesIO):

@@ -27,13 +27,15 @@ from perftool.readers.trace.memory_snapshot import is_snapshot_file
 @dataclass(frozen=True)
 class LintPlan:
     """The setup of a lint run, apart from its inputs. The constructor parses the budgets and reads the baseline, so
-    that errors in them are reported before the inputs are read."""
+    that errors in them are reported before the inputs are read. Unless ``whole``, the report of the result lacks most
+    numbers if the rules find nothing to advise."""
 
     rules: Sequence[Rule]
     settings: Settings
     root: Path
     stdin_name: str | None = None
     allow_empty: bool = False
+    whole: bool = True
     budgets: tuple[Budget, ...] = field(init=False)
     accepted: tuple[BaselineEntry, ...] | None = field(init=False)
 
@@ -52,12 +54,12 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
     nothing was recognised in a file that the user named. It also raises InputError if a result of a benchmark client or
     a page of a server is not used.
     """
-    report = run.report
+    report = run.report if plan.whole or plan.budgets else run.report_for_gate
     _require_used(report, plan)
     if not plan.allow_empty:
         _require_events(report, plan)
         _require_records(report, plan)
-        if empty := run.unrecognised:
+        if empty := run.unrecognised(report):
             shown = shown_paths(empty, plan.root, plan.stdin_name)
             what = unrecognised_text([shown[path] for path in empty])
             raise NoInputError(f"{what}, so nothing was checked there; --allow-empty accepts an empty input")
