@@ -40,7 +40,16 @@ MEASURABLE = [
 ]
 ALONE = [each for each in MEASURABLE if each.ranks == 1 and not each.separate_processes]
 TEAMS = [each for each in MEASURABLE if each.ranks > 1]
-SCRIPTED = [each for each in ALL if each.script is not None]
+SHIPPED = Path(__file__).parents[2] / "sample_traces" / "benchmarks"
+# test_samples.py runs the rules on the shipped traces of some of these scripts. The slow tests simulate them again.
+SCRIPTED = [
+    pytest.param(each, marks=pytest.mark.slow if (SHIPPED / each.name).is_dir() else ())
+    for each in ALL
+    if each.script is not None
+]
+# Benchmarks with the same rules differ only by an op, so the rules run on the traces of the first one. The slow test of
+# `benchmark --validate` runs them on all.
+TRACED = {each.rules: each.name for each in reversed(ALONE) if each.script is None and each.rules}
 
 
 def named(benchmark_: Benchmark) -> str:
@@ -58,11 +67,11 @@ def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark,
     results, traces = [], []
     for name in benchmark_.timed_forms:
         form = benchmark_.build(name, Setting(benchmark_.sizes[0], CPU))
-        for _ in range(2):
+        # A run that is timed by the wall clock has many steps.
+        for _ in range(1 if benchmark_.clock == "wall" else 2):
             form.run()
         results.append([tensor.detach().clone() for tensor in form.result()])
-        # Without rules, nothing would read the trace.
-        if benchmark_.script is None and benchmark_.rules and name in FORM_NAMES:
+        if benchmark_.name == TRACED.get(benchmark_.rules) and name in FORM_NAMES:
             recorded = form
             if benchmark_.traced_size != benchmark_.sizes[0]:
                 recorded = benchmark_.build(name, Setting(benchmark_.traced_size, CPU))

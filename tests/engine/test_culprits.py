@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders.cluster import Layout, Simulated, Trouble, simulate
+from stores import findings_of
 
 import perftool
 from perftool.engine.analysis import analyze
@@ -196,7 +197,7 @@ def test_a_host_that_launches_late_is_predicted(layout: Layout, tmp_path: Path) 
 
 def test_without_the_trace_of_the_culprit_nobody_is_named(tmp_path: Path) -> None:
     simulate(TP, [Trouble("loader", (5,), 9_000.0)]).write(tmp_path, leave_out=[5])
-    assert {found.code for found in analyze([str(tmp_path)], ACCUSING).findings} & ACCUSERS == set()
+    assert {found.code for found in findings_of([str(tmp_path)], ACCUSING)} & ACCUSERS == set()
 
 
 def test_whatif_without_a_straggler_replays_all_ranks(tmp_path: Path) -> None:

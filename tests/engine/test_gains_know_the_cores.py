@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import findings_of
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import shipped_rules
@@ -52,7 +53,7 @@ def trace(folder: Path, recorded: dict[str, Any] | None, device: bool = False) -
 
 
 def loader(trace: Path) -> Finding:
-    (found,) = analyze([str(trace)], LOADING).findings
+    (found,) = findings_of([str(trace)], LOADING)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from events import document, meta, step, x
+from stores import findings_of
 
 from perftool.engine.analysis import analysed, analyze
 from perftool.engine.rules.pack import shipped_rules
@@ -97,7 +98,7 @@ def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[P
 )  # fmt: skip
 def test_larger_inputs_are_not_taken_for_a_slow_core(rows: int, words: str, advice: str, tmp_path: Path) -> None:
     _write(tmp_path, 1, computes=True, rows=rows)
-    first = analyze([str(tmp_path)]).findings[0]
+    first = findings_of([str(tmp_path)])[0]
     assert first.code == "COL103"
     assert words in first.message
 
@@ -105,7 +106,7 @@ def test_larger_inputs_are_not_taken_for_a_slow_core(rows: int, words: str, advi
 
 
 def test_nobody_is_named_in_a_healthy_run(runs: tuple[Path, Path, int]) -> None:
-    assert analyze([str(runs[1])], COLLECTIVES).findings == ()
+    assert findings_of([str(runs[1])], COLLECTIVES) == ()
 
 
 @pytest.mark.parametrize(("steps", "awake", "named"), [(25, 7, True), (25, 8, False), (7, 1, False)])
@@ -114,7 +115,7 @@ def test_a_rank_on_cpus_is_named_only_if_late_beyond_chance(
 ) -> None:
     _write(tmp_path, 1, steps=steps, awake=awake)
 
-    codes = [found.code for found in analyze([str(tmp_path)], COLLECTIVES).findings]
+    codes = [found.code for found in findings_of([str(tmp_path)], COLLECTIVES)]
 
     assert ("COL103" in codes) == named
 

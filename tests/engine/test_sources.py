@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from builders.reports import finding
 from events import Event, document, kernel, loader, runtime, step, x
-from stores import store_over
+from stores import findings_of, store_over
 
-from perftool.engine.analysis import analyze, answered_by, empty_report
+from perftool.engine.analysis import answered_by, empty_report
 from perftool.engine.report.compose import conclude_only
 from perftool.engine.report.source_places import place_sources
 from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -204,7 +204,7 @@ def test_code_of_a_package_is_the_place_only_if_the_users_own_code_names_none(tm
     def places(*events: Event) -> list[tuple[str | None, str]]:
         path = tmp_path / "trace.json"
         path.write_bytes(document([*STARVED, *events], perftoolInstalled=["timm", "_pytest", "trainer", "columns"]))
-        (one,) = analyze([str(path)], only("GAP106")).findings
+        (one,) = findings_of([str(path)], only("GAP106"))
         return [(source.file, source.function) for source in one.location.sources]
 
     main, load = function("train.py(10): main", 1, 998), function("data.py(3): load", 620, 80)
@@ -345,7 +345,7 @@ def test_a_function_that_waits_for_the_next_batch_is_never_the_place_of_a_loss(t
         ),
     ]
     (tmp_path / "trace.json").write_bytes(document(events))
-    (found,) = analyze([str(tmp_path / "trace.json")], only("SRV103")).findings
+    (found,) = findings_of([str(tmp_path / "trace.json")], only("SRV103"))
 
     assert [(line.file, line.function) for line in found.location.sources] == [("worker.py", "main")]
     # The function takes 200 ms, but it waits for 180 ms of that time.

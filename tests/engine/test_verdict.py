@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from events import Event, document, kernel, launch, loader, runtime, step, x
+from stores import findings_of
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import load_packs
@@ -919,7 +920,7 @@ def test_the_layers_of_a_decoder_are_no_loop_of_small_ops(tmp_path: Path) -> Non
     path = tmp_path / "trace.json"
     path.write_bytes(document(events))
 
-    assert "GAP113" not in [found.code for found in analyze([str(path)]).findings]
+    assert "GAP113" not in [found.code for found in findings_of([str(path)])]
 
 
 def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_path: Path) -> None:

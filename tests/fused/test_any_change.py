@@ -141,7 +141,7 @@ CHANGES = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=24)
 @given(
     changes=st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, len(SHAPES) - 1)), max_size=12),
     stepped_first=st.booleans(),

@@ -14,7 +14,7 @@ from training import assert_same, give_gradients, parameters
 from perftool.fused import FusedClipNorm
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     shapes=st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), min_size=1, max_size=20),
     limit=st.floats(1e-3, 1e3),

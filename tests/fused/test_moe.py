@@ -112,7 +112,7 @@ def test_gradients_agree_with_finite_differences():
     assert torch.autograd.gradcheck(run, leaves)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     tokens=st.integers(0, 20),
     hidden=st.integers(1, 9),

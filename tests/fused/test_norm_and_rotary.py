@@ -50,7 +50,7 @@ def test_rms_norm(dtype, of_gamma, result):
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=4 * tolerance, atol=8 * tolerance)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(shape=st.lists(st.integers(1, 7), max_size=3), size=st.integers(1, 40), eps=st.floats(1e-8, 1e-2))
 def test_rms_norm_of_any_shape(shape, size, eps):
     torch.manual_seed(0)
@@ -85,7 +85,7 @@ def test_given_positions(mode):
         torch.testing.assert_close(RotaryPosEmbeddingHelperV2.apply(p, cos[None, None], sin[None, None], places), out)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     batch=st.integers(1, 3),
     heads=st.integers(1, 3),

@@ -76,7 +76,7 @@ def test_output_and_gradients_match_the_reference_in_double(dtype, mask, causal,
         assert_same(ours, theirs, dtype)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     batch=st.integers(1, 3),
     groups=st.integers(1, 3),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import findings_of
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import shipped_rules
@@ -254,7 +255,7 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
         content = dumped(*entries)
         content["pg_config"] = {name: {"name": name, "desc": name[:2], "ranks": str(members[name])} for name in groups}
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
-    found = analyze([str(tmp_path)], HANGS).findings
+    found = findings_of([str(tmp_path)], HANGS)
     assert [(one.subject, one.evidence["late_ranks"]) for one in found] == [
         ("group dp (dp1)", [3]),
         ("group tp (tp1)", [3]),
@@ -277,7 +278,7 @@ def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[d
         content["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
         content["pg_status"] = {}
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
-    return [found.message for found in analyze([str(tmp_path)], HANGS).findings]
+    return [found.message for found in findings_of([str(tmp_path)], HANGS)]
 
 
 def sent(name: str, number: int, state: str = "started", **more: Any) -> dict[str, Any]:
@@ -346,7 +347,7 @@ def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) 
     for rank in (0, 1):
         content = dumped(*failed, last_completed_collective=2, last_enqueued_collective=2)
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
-    found = analyze([str(tmp_path)], HANGS).findings
+    found = findings_of([str(tmp_path)], HANGS)
     assert [one.message for one in found] == [
         "group default_pg (0): ranks 0, 1 have called collective 2 (nccl:all_reduce of [3, 4] at train.py:31 "
         "step), but it "

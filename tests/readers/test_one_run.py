@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from events import document, x
+from stores import findings_of
 
-from perftool.engine.analysis import analyze
 from perftool.engine.ranks.batch import number_files
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError
@@ -124,7 +124,7 @@ def test_traces_that_were_set_aside_are_a_finding_in_every_output() -> None:
     Path("copies/rank0.json").write_bytes(Path("rank0.json").read_bytes())
 
     rules = [rule for rule in load_pack(builtin_folder()) if rule.code in ("TRC101", "TRC107", "TRC108")]
-    found = analyze(["."], rules).findings
+    found = findings_of(["."], rules)
 
     assert [(one.code, one.message) for one in found] == [
         ("TRC107", "no trace of 1 of the run's 2 ranks was read: rank 1"),

@@ -48,13 +48,13 @@ def changed_ns(graph: Graph, changes: Sequence[Change]) -> int:
     return replay_once(graph, result.lag, result.dur).step_ns
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(ACTS)
 def test_a_schedule_is_replayed_exactly(acts: list[Act]) -> None:
     assert replay_once(graph_of(acts)).step_ns == step_ns(acts)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(IN_LINE)
 def test_repeated_steps_take_their_long_run_time(acts: list[Act]) -> None:
     acts = [*REVEALING, *acts]
@@ -72,7 +72,7 @@ def _shortened(acts: Sequence[Act], factor: float) -> list[Act]:
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(ACTS, st.sampled_from([0.25, 0.5, 0.8]))
 def test_shorter_work_is_predicted_exactly(acts: list[Act], factor: float) -> None:
     acts = [*REVEALING, *acts]
@@ -81,7 +81,7 @@ def test_shorter_work_is_predicted_exactly(acts: list[Act], factor: float) -> No
     assert changed_ns(graph, changes) == step_ns(_shortened(acts, factor))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(ACTS, st.data())
 def test_removing_work_never_makes_a_step_longer(acts: list[Act], data: st.DataObject) -> None:
     graph = graph_of(acts)
@@ -95,7 +95,7 @@ def test_removing_work_never_makes_a_step_longer(acts: list[Act], data: st.DataO
     assert 0 <= changed_ns(graph, chosen) <= replay_once(graph).step_ns
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(ACTS, st.sampled_from(["shorten", "detach", "prefetch", "merge"]), st.data())
 def test_a_larger_change_gains_at_least_as_much(acts: list[Act], kind: str, data: st.DataObject) -> None:
     graph = graph_of(acts)
@@ -113,7 +113,7 @@ def test_a_larger_change_gains_at_least_as_much(acts: list[Act], kind: str, data
     assert changed_ns(graph, smaller) <= whole
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(ACTS)
 def test_the_critical_path_is_as_long_as_the_replay(acts: list[Act]) -> None:
     graph = graph_of(acts)
@@ -122,7 +122,7 @@ def test_the_critical_path_is_as_long_as_the_replay(acts: list[Act]) -> None:
         assert sum(stretch.bound_ns for stretch in path) == replayed.step_ns
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(ACTS)
 def test_work_off_the_critical_path_gains_nothing(acts: list[Act]) -> None:
     graph = graph_of(acts)

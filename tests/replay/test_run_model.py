@@ -28,13 +28,13 @@ def whole(parts: Sequence[Part]) -> list[Part]:
     return [*parts, replace(parts[0], group=ALL)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(OVERLAPPED, min_size=1, max_size=5), SKEW)
 def test_a_run_is_replayed_exactly_whatever_its_clocks(parts: list[Part], skew: list[int]) -> None:
     assert meetings(STEPS, whole(parts), skew).unchanged_ns == step_ns(RANKS, STEPS, whole(parts))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(PART, min_size=1, max_size=5), SKEW, st.sampled_from(ALL), st.sampled_from(CAUSES))
 def test_a_rank_without_a_cause_is_predicted_exactly(parts: list[Part], skew: list[int], rank: int, cause: str) -> None:
     at = CAUSES.index(cause)
@@ -49,7 +49,7 @@ def test_a_rank_without_a_cause_is_predicted_exactly(parts: list[Part], skew: li
     assert found == step_ns(RANKS, STEPS, without)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(PART, min_size=1, max_size=5), SKEW, st.data())
 def test_a_quicker_link_is_predicted_exactly(parts: list[Part], skew: list[int], data: st.DataObject) -> None:
     parts = whole(parts)
@@ -66,7 +66,7 @@ CHANGE = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(OVERLAPPED, min_size=1, max_size=5), SKEW, st.lists(CHANGE, max_size=4))
 def test_less_work_never_takes_longer_and_larger_changes_gain_more(
     parts: list[Part], skew: list[int], changes: list[Less]
@@ -77,7 +77,7 @@ def test_less_work_never_takes_longer_and_larger_changes_gain_more(
     assert all_of_them <= some <= made.unchanged_ns
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(PART, min_size=1, max_size=5), SKEW, st.sampled_from(ALL), st.integers(1, 500_000))
 def test_a_rank_that_does_what_the_median_rank_does_is_predicted_exactly(
     parts: list[Part], skew: list[int], late: int, more: int

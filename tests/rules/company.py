@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,9 @@ _MOST = 20
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 # Parts of names by which rules may recognise a rank's device.
 _SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")
-_OWN_WINDOW = """
-SELECT w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
-FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank) WHERE w.rank = $rank
+_OWN_WINDOWS = """
+SELECT w.rank, w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
+FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank)
 """
 
 
@@ -102,11 +102,8 @@ def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, lis
     # Rules run without their predictions, which would be about the whole run.
     rules = [replace(pack()[case.code], whatif=None, whatif_ranks=None) for case in cases]
     with analysed(find_inputs(paths, as_one_run=True), rules) as run:
-        outcomes = (
-            _own_outcome(answered_by(partial(_of_rank, rank), run.whole, [rule]), rank)
-            for rank, rule in enumerate(rules)
-        )
-        return _unlike(cases, outcomes, folder)
+        outcomes = answered_by(_of_ranks, run.whole, rules)
+        return _unlike(cases, (_own_outcome(outcome, rank) for rank, outcome in enumerate(outcomes)), folder)
 
 
 def write_rank(case: Case, rank: int, folder: Path) -> Path:
@@ -120,15 +117,22 @@ def write_rank(case: Case, rank: int, folder: Path) -> Path:
     return path
 
 
-def _of_rank(rank: int, store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) -> Outcome:
-    """What ``rules`` find in ``store`` if the values in their context are those of ``rank``."""
+def _of_ranks(store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) -> list[Outcome]:
+    """What each of ``rules`` finds in ``store`` if the values in its context are those of the rank with its number."""
     store.build(["windows", "_usual_steps"])
-    (own,) = store.select(_OWN_WINDOW, {"rank": rank}) or [{"steps": 0, "ns": 0, "mean_ns": None}]
-    lengths = [step.dur_ns for step in overview.steps(store) if step.rank == rank and not step.partial]
-    usual_ns = own["mean_ns"] or overview.median(lengths)
+    windows = {row["rank"]: row for row in store.select(_OWN_WINDOWS)}
+    lengths: dict[int, list[int]] = defaultdict(list)
+    for step in overview.steps(store):
+        if not step.partial:
+            lengths[step.rank].append(step.dur_ns)
     word = overview.run(store).step_word
-    context = Context(device.type, own["steps"], usual_ns, own["ns"], step_word=word, describes=False)
-    return evaluate(store, rules, context)
+    outcomes = []
+    for rank, rule in enumerate(rules):
+        own = windows.get(rank, {"steps": 0, "ns": 0, "mean_ns": None})
+        usual_ns = own["mean_ns"] or overview.median(lengths[rank])
+        context = Context(device.type, own["steps"], usual_ns, own["ns"], step_word=word, describes=False)
+        outcomes.append(evaluate(store, [rule], context))
+    return outcomes
 
 
 def _own_outcome(outcome: Outcome, rank: int) -> Outcome:

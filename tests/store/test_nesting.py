@@ -54,7 +54,7 @@ def proper(children: st.SearchStrategy[list[Span]]) -> st.SearchStrategy[list[Sp
 TREES = st.recursive(st.just([(0, 0, 2)]), proper, max_leaves=12)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(TREES, st.randoms())
 def test_well_nested_slices(spans: list[Span], shuffle) -> None:
     spans = [*spans, *((1, start, end) for _, start, end in spans)]
@@ -67,13 +67,13 @@ SPANS = st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 9)).map(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(SPANS, max_size=12))
 def test_the_depth_of_overlapping_slices(spans: list[Span]) -> None:
     assert [depth for depth, _ in nested(spans)] == [depth for depth, _ in naive(spans)]
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(SPANS, max_size=12))
 def test_a_parent_starts_first_on_the_same_track(spans: list[Span]) -> None:
     for index, (depth, parent) in enumerate(nested(spans)):
@@ -106,7 +106,7 @@ def test_slices_without_length() -> None:
     assert nested([(0, 0, 10), (0, 0, 0), (0, 10, 10)]) == [(0, -1), (1, 0), (0, -1)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(SPANS, max_size=16), st.sets(st.integers(0, 21), max_size=3))
 def test_nesting_period_by_period_gives_the_result_for_all_slices(spans: list[Span], cuts: set[int]) -> None:
     numbered = [(at, *span, at % 2) for at, span in enumerate(spans)]

@@ -51,7 +51,7 @@ def test_tracks_do_not_mix() -> None:
     assert (found.begin, found.end_ns, found.unmatched_ends, found.unmatched_begins) == ([0], [2], 1, 0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("BE"), st.sampled_from(["a", "b", None])), max_size=15))
 def test_every_begin_becomes_one_slice_and_every_end_is_used_or_counted(calls: list[Call]) -> None:
     found, ends, begins = slices(*calls)

@@ -95,7 +95,7 @@ WORLDS, KNOWN = (None, 2, 4), (None, *DEVICES[:2])
 RANK = st.tuples(st.integers(0, 2), st.sampled_from(WORLDS), st.sampled_from(KNOWN), st.integers(0, 1))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(RANK, min_size=2, max_size=6))
 def test_files_of_different_runs_are_not_ranks_of_one_run(ranks: list[tuple[int, int | None, str | None, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
