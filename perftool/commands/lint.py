@@ -148,8 +148,9 @@ def _plan(session: Session, call: _Call, whole: bool) -> LintPlan:
     if call.write_baseline:
         # The baseline is about to be written, so the old one must not hide findings, and need not exist.
         session.settings = replace(session.settings, baseline=None)
-    more = {"stdin_name": call.stdin_name, "allow_empty": call.allow_empty, "whole": whole}
-    return plan_of(session, project_root(), call.budgets, **more)
+    return plan_of(
+        session, project_root(), call.budgets, stdin_name=call.stdin_name, allow_empty=call.allow_empty, whole=whole
+    )
 
 
 def _inputs(session: Session, paths: Sequence[str], targets: Sequence[str | None], allow_empty: bool) -> Inputs:
