@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perftool.engine.ranks.batch import batches, number_files
-from perftool.engine.ranks.joined import analyse, evaluate_joined, join, per_rank, unpredicted
+from perftool.engine.ranks.joined import analyse, evaluate_joined, join, per_rank, require_one_recording, unpredicted
 from perftool.engine.ranks.part import Facts, Part, Shared, draw_batch, read_files
 from perftool.engine.ranks.part_file import PartFile, digests, read_part, require_same_rules, together
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Progress, Schedule, TaskFailed
@@ -215,6 +215,8 @@ class Run:
         parts = self._parts
         store = self._new_store([])
         facts = join(store, parts)
+        if self._before.parts:
+            require_one_recording(store, facts)
         self._add_texts(store)
         require_input(store)
         return store, facts

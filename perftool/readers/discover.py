@@ -28,7 +28,8 @@ from perftool.readers.files.picking import Wanted, is_excluded
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import is_url, list_url, shown_path
 from perftool.readers.files.runs import (
-    PICK_ONE,
+    LEAVE_OUT,
+    UNREADABLE,
     Chosen,
     Doubt,
     is_recording,
@@ -64,10 +65,8 @@ _LONGEST_LINE = 64 << 10
 # The ends of patterns that match everything in a folder.
 _EVERYTHING = ("**", f"**{os.sep}*")
 _UNCLEAR = "not read, because it does not look like a trace"
-_UNREADABLE = "it is in the folder of another recording and cannot be read"
 _WITHOUT_TRACES = "are not read: they are used only if there are no traces"
 _SEPARATE = "check it in a separate call, or exclude it with --exclude"
-_LEAVE_OUT = "exclude it with --exclude, or name the files to read"
 # At most this many unread files in a folder are listed one by one.
 _MOST_LISTED = 3
 
@@ -157,6 +156,8 @@ def find_inputs(
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
     picked = run if not all(map(os.path.isdir, paths)) else None
+    if run is not None and parts and not traces:
+        raise InputError("--run picks a recording among traces, but the inputs are parts")
     chosen = list(dict.fromkeys(traces))
     aside: Sequence[SetAside] = ()
     if picked is not None:
@@ -338,11 +339,14 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     archives_there = [file for file in texts if is_elsewhere(file) and _is_archive(file) and wanted.allows(file)]
     others = (*picked.others, *profiled.others, *kept.others, *archives_there)
-    doubts = [*picked.doubts, *(Doubt(file, f"not read: {why}", _LEAVE_OUT) for file, why in unreadable.items())]
+    doubts = [
+        *picked.doubts,
+        *(Doubt(file, f"not read: {why}", LEAVE_OUT) for file, why in unreadable.items()),
+        *(Doubt(file, UNREADABLE, LEAVE_OUT) for file in unreadable_there),
+        *(Doubt(file, _UNCLEAR, LEAVE_OUT) for file in sorted(unclear)),
+    ]
     if wanted.run is None:
         doubts += profiled.doubts
-        doubts += [Doubt(file, f"not read: {_UNREADABLE}", PICK_ONE) for file in unreadable_there]
-        doubts += [Doubt(file, _UNCLEAR, _LEAVE_OUT) for file in sorted(unclear)]
     else:
         # The user has left the other recordings out.
         parts = [file for file in parts if not is_elsewhere(file)]
@@ -514,7 +518,7 @@ def _matching(pattern: str, wanted: Wanted) -> Chosen:
     return Chosen(
         tuple(filter(wanted.allows, found)),
         _few([f"{match} is {kind}, and was not read" for match, kind in kinds.items()]) or None,
-        doubts=tuple(Doubt(match, f"not read, because it is {kind}", _LEAVE_OUT) for match, kind in kinds.items()),
+        doubts=tuple(Doubt(match, f"not read, because it is {kind}", LEAVE_OUT) for match, kind in kinds.items()),
     )
 
 

@@ -415,6 +415,20 @@ def test_the_sentence_about_several_recordings_names_them_and_the_ways_out(run: 
     assert run("lint", "folder", "--as-one-run", "--select", "GAP101") == 0
 
 
+@pytest.mark.parametrize("name", ["host_1001.1700000000000000000.pt.trace.json", "old/rank1.json"])
+def test_with_a_chosen_recording_a_gate_needs_every_file_that_cannot_be_read(run: Run, name: str) -> None:
+    """Such a file may be a rank of the chosen recording."""
+    recording("folder/new/host_1000.1700000000000000000.pt.trace.json", 1.7e15, 1000, rank=0)
+    recording("folder/old/host_1000.1600000000000000000.pt.trace.json", 1.6e15, 1000, rank=0)
+    for chosen in ("newest", "new"):
+        assert run("lint", "folder", "--run", chosen, "--select", "GAP101") == 0
+    trace(f"folder/{name}", "")
+    for chosen in ("newest", "new"):
+        assert run("lint", "folder", "--run", chosen, "--select", "GAP101") == 2
+        assert f"folder/{name}: not read, because it " in run.err
+        assert run("lint", "folder", "--run", chosen, "--exclude", f"*{name}", "--select", "GAP101") == 0
+
+
 @pytest.mark.parametrize("name", ["late.json", "rank1.part", "late.json.gz"])
 def test_a_gate_reads_everything_beside_other_kinds_of_steps(run: Run, name: str) -> None:
     """The validation of a training run is not another recording."""
@@ -425,7 +439,6 @@ def test_a_gate_reads_everything_beside_other_kinds_of_steps(run: Run, name: str
     Path("folder/validation", name).write_bytes(b"cut off")
     assert run("lint", "folder", "--select", "GAP101") == 2
     assert f"folder/validation/{name}" in run.err
-    assert run("lint", "folder", "--select", "GAP101", "--run", "training_step") == 0
 
 
 def test_a_part_for_a_gate_ignores_a_configuration_beside_the_traces(run: Run) -> None:

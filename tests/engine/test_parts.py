@@ -61,6 +61,25 @@ def test_merging_gives_the_report_of_the_folder_in_any_order_and_grouping(run: l
     assert render_json(analyze(["all.part"], RULES)) == traces
 
 
+def test_parts_of_different_recordings_are_refused(tmp_path: Path) -> None:
+    """A rank that was killed today may have left a part yesterday."""
+    parts = []
+    for rank, hours in ((0, 25), (1, 0)):
+        events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 10, "dur": 5, "pid": 1, "tid": 1}]
+        start = 1_760_000_000_000_000_000 + hours * 3_600_000_000_000
+        info = {"rank": rank, "world_size": 2}
+        trace = tmp_path / f"rank{rank}.json"
+        trace.write_text(
+            json.dumps({"traceEvents": events, "distributedInfo": info, "baseTimeNanoseconds": start}), encoding="utf-8"
+        )
+        parts.append(str(tmp_path / f"rank{rank}.part"))
+        Path(parts[-1]).write_bytes(part_of(str(trace)))
+    with pytest.raises(InputError, match=r"different recordings: rank 0 was recorded 90000 s after rank 1"):
+        analyze(parts, RULES)
+    with pytest.raises(InputError, match="--run picks a recording among traces"):
+        find_inputs(parts, run="newest")
+
+
 def test_a_part_is_small_and_describes_itself(run: list[str]) -> None:
     with zipfile.ZipFile(run[1]) as archive:
         head = json.loads(archive.read("part.json"))

@@ -19,9 +19,12 @@ from perftool.engine.rules.predict_run import predicted_together
 from perftool.engine.rules.rule_queries import Answer, Context
 from perftool.errors import InputError
 from perftool.model.rule import Rule
+from perftool.readers.files.runs import APART_NS
 from perftool.replay.limits import MOST_RANKS
 from perftool.store.rank_export import spans_ranks
+from perftool.store.ranks import base_time
 from perftool.store.trace_store import TraceStore
+from perftool.units import format_ns
 
 
 def per_rank(rule: Rule) -> bool:
@@ -73,6 +76,19 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
     for fact in facts:
         store.metadata |= {rank: dict(metadata) for rank, metadata in fact.metadata.items()}
     return facts
+
+
+def require_one_recording(store: TraceStore, facts: Sequence[Facts]) -> None:
+    """Raise InputError if the ranks of ``facts``, merged in ``store``, were recorded at different times."""
+    timed = {rank for fact in facts for rank, metadata in fact.metadata.items() if base_time(metadata)}
+    rows = store.select("SELECT rank, ts FROM windows ORDER BY ts, rank")
+    starts = [(row["ts"], row["rank"]) for row in rows if row["rank"] in timed]
+    if len(starts) < 2 or starts[-1][0] - starts[0][0] <= APART_NS:
+        return
+    (begin, first), (end, last) = starts[0], starts[-1]
+    raise InputError(
+        f"the parts are of different recordings: rank {last} was recorded {format_ns(end - begin)} after rank {first}"
+    )
 
 
 def unpredicted(parts: Sequence[Part]) -> list[Part]:

@@ -38,9 +38,11 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 # Smaller times in file names are in milliseconds, as written by earlier versions of TensorBoard's handler.
 _EARLIEST_NS = 10**15
 # The ranks of a run start recording within this time, including differences between their clocks.
-_APART_NS = 600 * NS_PER_S
+APART_NS = 600 * NS_PER_S
 # The name that selects the newest complete run.
 NEWEST = "newest"
+UNREADABLE = "not read, because it cannot be read as a trace"
+LEAVE_OUT = "exclude it with --exclude, or name the files to read"
 PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all with --as-one-run"
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.
 _BROKEN_OFF_SHARE = 0.1
@@ -90,7 +92,7 @@ class Run:
             or own.rank in self.ranks
             or trace.kind_of_step != self.kind_of_step
             or trace.date_folder != self.date_folder
-            or (own.start_ns is not None and any(abs(own.start_ns - other) > _APART_NS for other in self.span_ns))
+            or (own.start_ns is not None and any(abs(own.start_ns - other) > APART_NS for other in self.span_ns))
         )  # fmt: skip
 
     def holds_evidence_for(self, trace: _Recording) -> bool:
@@ -207,10 +209,9 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
     newest_first = sorted(runs, key=_age, reverse=True)
     chosen = _called(wanted or NEWEST, newest_first)
     others = _other_files(chosen, newest_first)
-    if by_name:
-        return Chosen(tuple(chosen.files), None, others)
-    doubts = _doubts(chosen, newest_first) if wanted is None else ()
-    return Chosen(tuple(chosen.files), _note(folder, chosen, newest_first), others, doubts=tuple(doubts))
+    note = None if by_name else _note(folder, chosen, newest_first)
+    doubts = _doubts(chosen, newest_first) if wanted is None else _unreadable(chosen, newest_first)
+    return Chosen(tuple(chosen.files), note, others, doubts=tuple(doubts))
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
@@ -263,6 +264,13 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
     for run in newest_first:
         if run is not chosen and run.kind_of_step == chosen.kind_of_step:
             yield Doubt(run.files[0], "left out as part of another recording", PICK_ONE)
+
+
+def _unreadable(chosen: Run, runs: Sequence[Run]) -> Iterator[Doubt]:
+    """Doubts about unreadable files, which may be ranks of any recording."""
+    for file in _other_files(chosen, runs):
+        if not identify(file).readable:
+            yield Doubt(file, UNREADABLE, LEAVE_OUT)
 
 
 def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
