@@ -17,24 +17,24 @@ from stores import Rows
 
 from perftool.store.trace_store import TraceStore
 
-# One thread per process, including child processes. ``pytest -n`` starts a worker per core, and more threads than cores
-# would wait for each other.
+# One thread per process, including child processes. ``pytest -n`` starts a worker per core, so more threads would only
+# compete for the cores.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
-# Many tests start the program. Without compiled files, each of these processes would compile it again.
+# Many tests start the program. Without cached bytecode, each of these processes would compile it again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 WriteTrace = Callable[..., str]
 
-# No test may fail because a busy machine is slow. Every run tries the same examples, so that results depend only on the
-# change. ``--hypothesis-profile=searching`` tries new examples each time.
+# No deadlines, because no test may fail on a slow or busy machine. Every run tries the same examples, so that results
+# depend only on the code. ``--hypothesis-profile=searching`` tries new examples each time.
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", settings.get_profile("searching"), derandomize=True)
 settings.load_profile("repeatable")
 
 
-# Folders with the tests of the core, which show what a change to a rule, a table or a reader breaks.
+# Folders with tests of the core. They show whether a change to a rule, a table or a reader breaks anything.
 _QUICK = ("engine", "model", "readers", "rules", "store")
 _FOLDER = Path(__file__).parent
 
@@ -56,14 +56,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage rarely, and never scan modules and tests. Collecting took 10 % of the time."""
+    """Collect garbage rarely, and never scan the modules and tests. Garbage collection took 10 % of the time."""
     gc.freeze()
     gc.set_threshold(10_000)
 
 
 def pytest_unconfigure() -> None:
-    """Collect garbage before the interpreter exits, because DuckDB's binding complains about objects that live
-    longer.
+    """Let garbage be collected before the interpreter exits, because DuckDB's binding complains about objects that
+    outlive it.
     """
     gc.unfreeze()
 
@@ -103,7 +103,7 @@ def write_trace(tmp_path: Path) -> WriteTrace:
 
 @pytest.fixture
 def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
-    """Returns a function that opens a store over lists of events. Each list is a trace and a rank."""
+    """Returns a function that opens a store over lists of events. Each list is the trace of one rank."""
     opened: list[TraceStore] = []
 
     def make(*traces: list[Event], **metadata: Any) -> TraceStore:

@@ -11,8 +11,8 @@ Test = Callable[..., None]
 
 
 def of_each(members: Mapping[str, Any]) -> Callable[[Test], Test]:
-    """Decorate a check whose first parameter is a member. The test runs the check on all ``members`` and lists the
-    members that fail.
+    """Turn a check, whose first argument is a member, into a test that checks all ``members`` and lists those that
+    fail.
     """
 
     def decorated(check: Test) -> Test:

@@ -44,7 +44,7 @@ def loader(ts: float, dur: float, kind: str = "_SingleProcessDataLoaderIter", **
 
 
 def runtime(name: str, ts: float, dur: float, correlation: int | None = None, **args: Any) -> Event:
-    """A host call of the device's runtime."""
+    """A host call to the device runtime."""
     return x(name, ts, dur, "cuda_runtime", **({} if correlation is None else {"correlation": correlation}), **args)
 
 

@@ -41,7 +41,7 @@ class Reading:
 
 
 def read(data: bytes) -> Reading:
-    """Read ``data`` as a trace file. Raises InputError like the reader."""
+    """Read ``data`` as a trace file. Raise InputError if the reader does."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_bytes(data)
@@ -58,14 +58,14 @@ def read_path(path: str) -> Reading:
 
 
 def load(path: str) -> tuple[InputFile, dict[str, Any]]:
-    """The messages of the reader about the trace file at ``path``, and the file's metadata."""
+    """The reader's messages about the trace file at ``path``, and the file's metadata."""
     _connection().execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
     return load_trace(_connection, lambda work: work.do(), path, lambda metadata: 0)
 
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """A single database for all readings, because opening one costs more than reading a small file."""
+    """A single database for all readings, because opening a database takes longer than reading a small file."""
     # DuckDB complains about connections that are still open when Python exits.
     atexit.register(_connection.cache_clear)
     return duckdb.connect()

@@ -1,4 +1,4 @@
-"""Stores over inline events for property tests, in which fixtures would live too long."""
+"""Stores over inline events for property tests, where a fixture would live too long: for all examples of a test."""
 
 from __future__ import annotations
 

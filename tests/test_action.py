@@ -84,9 +84,7 @@ def test_the_cache_is_for_one_python_and_one_text_of_the_checkout(tmp_path: Path
 
 
 def planted(checkout: Path) -> None:
-    """Add modules from a pull request, with the names of modules that the action imports. Each leaves a mark when
-    imported.
-    """
+    """Add modules, as a pull request could, that shadow imports of the action. Each leaves a mark when imported."""
     checkout.mkdir()
     for name in ("hashlib", "venv", "pathlib", "pip", "perftool", "encodings", "sitecustomize", "_collections_abc"):
         (checkout / f"{name}.py").write_text("import sys, os; os.open(__file__ + '.ran', os.O_CREAT)\n")
@@ -102,7 +100,7 @@ def test_nothing_of_the_checkout_is_imported(tmp_path: Path) -> None:
 
     step("Choose", tmp_path, checkout, **runner, PYTHONPATH=".")
     install = next(one["run"] for one in STEPS if one["name"] == "Install")
-    # The step up to the installation, which would need a package index. pip itself does run.
+    # Run the step without the installation, which would need a package index. pip itself does run.
     given = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "FOLDER": str(folder), "PYTHONPATH": "."}
     command = install.replace('install --quiet --disable-pip-version-check "$package"', "--version")
     assert command != install

@@ -86,7 +86,7 @@ def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=60, **how)
 
 
-# The keys are the names of golden files, which contain only text of our own, so that no library can change them.
+# The keys are the names of golden files. These contain only our own text, so that no library can change them.
 CASES: dict[str, tuple[str, ...]] = {
     "no-such-file": ("--trace", "none.json"),
     "empty-file": ("--trace", "empty.json"),
@@ -297,7 +297,8 @@ _MAIN = "from perftool.cli import main; main()"
 def test_a_file_size_limit_is_reported(output: str, folder: Path) -> None:
     command = ("annotate", "good.json", "-o", "drawn.json") if "=" in output else ("export", "good.json", "-o", output)
     limited = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {_MAIN}"
-    # With -B, Python writes no compiled modules. The limit would cut them to 200 bytes, and later processes would fail.
+    # With -B, Python caches no bytecode. The limit would truncate the cached files to 200 bytes, and later processes
+    # would fail.
     ran = subprocess.run([sys.executable, "-B", "-c", limited, *command], cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 2
     assert (ran.stderr.count("\n"), "cannot write" in ran.stderr, "internal" in ran.stderr) == (1, True, False)

@@ -62,7 +62,7 @@ def in_line(line: str) -> list[Event]:
 def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dict[str, Any]) -> None:
     (tmp_path / "damaged.json").write_bytes(document([*RUN, *events], **metadata))
     (tmp_path / "whole.json").write_bytes(document(RUN, baseTimeNanoseconds=1))
-    # The description of a run in a file matters only if there is a second file.
+    # What a file says about its run matters only if there is a second file.
     paths = ["damaged.json", "whole.json"] if metadata else ["damaged.json"]
     report = analyze([tmp_path / path for path in paths], as_one_run=True)
     assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []

@@ -39,7 +39,9 @@ def test_the_generated_pages_are_current() -> None:
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="PERFTOOL_VERDICT_TRACES names no folder of recorded traces")
 @pytest.mark.usefixtures("remembered")
 def test_the_comparison_on_the_page_of_cuda() -> None:
-    """Here rather than in tests/verdicts, because a generated page has analysed these traces with the same rules."""
+    """This test is not in tests/verdicts because a test in this file analyses the same traces with the same rules, and
+    analyses are remembered.
+    """
     result = CliRunner().invoke(app, ["diff", *(path_of(f"v100_resnet50_workers{count}") for count in (0, 4))])
 
     page = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")

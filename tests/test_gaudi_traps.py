@@ -1,4 +1,6 @@
-"""Checks every trap of the Gaudi trace formats against facts from naive sums of intervals over the builder's events."""
+"""Checks every trap in the Gaudi trace formats against facts that are naive sums of intervals over the builder's
+events.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,12 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
-# The first Gaudi counts its recipes in this argument, whatever their ids.
+# On the first Gaudi, this argument counts recipes; it is unrelated to their ids.
 GAUDI_1_LAUNCH = "enqueueWithExternalEvents seqId:{} recipeId:1"
 GAUDI_2_LAUNCH = "enqueueWithExternalEvents recipeHandle 0x5b recipeSeqNum 1 seqId {} inFlight 0"
 every_trap = pytest.mark.parametrize("trap", traps.TRAPS, ids=lambda trap: trap.__name__)
 # The program's choices where the format leaves a choice: a repaired record counts as work on its lane, and a call
-# without an end counts as begun.
+# without an end counts as a call.
 _KEPT: dict[Callable[[], Trap], dict[str, Any]] = {
     traps.unescaped_strings: {"lanes": {"MME": 2, "TPC": 1}, "dropped_events": 0},
     traps.nested_calls_with_a_skipped_end: {"compilations": 1},

@@ -51,7 +51,7 @@ def test_a_repetition_is_shifted_in_time_steps_and_ids(grow_trace: ModuleType, t
 
     events = grown(grow_trace, tmp_path, json.dumps(SOURCE), 1.6 * once / 1e6)["traceEvents"]
 
-    # The source takes 100 us and is followed by a pause of 1000 us, so the repetition begins 1100 us after it.
+    # The source takes 100 us, and a pause of 1000 us follows, so the copy starts 1100 us after the source starts.
     assert events[:5] == SOURCE["traceEvents"]
     assert events[5:] == [
         {"ph": "X", "name": "ProfilerStep#6", "pid": 7, "tid": 7, "ts": 2100, "dur": 100},

@@ -1,4 +1,4 @@
-"""Numbers, links and patterns from strangers that once crashed the program or kept it busy."""
+"""Untrusted numbers, links and patterns that once crashed the program or kept it busy."""
 
 from __future__ import annotations
 

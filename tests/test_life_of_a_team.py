@@ -1,4 +1,4 @@
-"""Replays the life of a team with traces recorded for it. Every act must end as expected."""
+"""Runs the script about the life of a team, which records its own traces. Every act must end as expected."""
 
 from __future__ import annotations
 

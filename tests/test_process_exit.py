@@ -1,4 +1,4 @@
-"""How the process ends: with its exit code, after all exit handlers, and without tearing itself down."""
+"""How the process exits: with its exit code, after all exit handlers, and without tearing down the interpreter."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_second_signal_does_not_disturb_the_removal_of_temporary_files(monkeyp
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
             assert (ending.code, ending.word) == (130, "interrupted")
-            # After _UNWINDING_S, a signal raises again.
+            # Once _UNWINDING_S has passed, a signal raises an exception again.
             monkeypatch.setattr("perftool.commands.ending._UNWINDING_S", 0)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGTERM)
@@ -161,7 +161,7 @@ def test_a_signal_wrapped_by_an_import_is_still_reported(
 def test_internal_errors_do_not_exit_like_a_failed_gate(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Typer treats both as the user's wish to leave, and exits with 1."""
+    """Typer treats both errors as the user's wish to quit, and exits with 1."""
 
     def fail(*_: object) -> None:
         raise error

@@ -23,7 +23,7 @@ from perftool.store.catalog import catalog
 
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "gaudi2_unoptimised" / "rank0.pt.trace.json.gz"
 CHOICES = re.compile(r"\b(arg_max|arg_min|max_by|min_by|first|last|list|string_agg|any_value|mode)\(")
-# Columns whose values are unique (such as positions in a list), or whose equal values yield equal results.
+# Columns whose values are unique (such as positions in a list), or where equal values give equal results.
 UNIQUE = {"ordinal", "rowid", "first", "e.name", "s.op", "v.role"}
 
 
@@ -58,7 +58,7 @@ def arguments(text: str) -> list[str]:
 
 
 def loose_choices(sql: str) -> Iterator[str]:
-    """The aggregates in ``sql`` that pick one of several equal rows."""
+    """The aggregates in ``sql`` that pick an arbitrary row if several are equal."""
     for call in CHOICES.finditer(sql):
         text = inside(sql[call.end() :])
         if call[1].startswith("arg_") or call[1].endswith("_by"):
@@ -103,7 +103,7 @@ def test_the_check_finds_ambiguous_choices(sql: str, loose: int) -> None:
 def test_the_report_does_not_depend_on_event_order_or_threads(tmp_path: Path) -> None:
     trace = json.loads(gzip.decompress(SAMPLE.read_bytes()))
     as_recorded = rendered(tmp_path, trace, threads=1)
-    # Begin and end events keep their order, which decides which of them belong together.
+    # Begin and end events keep their order, because the order decides which of them belong together.
     complete = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     others = [event for event in trace["traceEvents"] if event["ph"] != "X"]
     trace["traceEvents"] = others + random.Random(1).sample(complete, len(complete))

@@ -66,7 +66,7 @@ def report_on(sample: str) -> Report:
 
 @pytest.mark.parametrize("sample", listed(), ids=lambda sample: sample.path)
 def test_a_sample_yields_its_findings(sample: Sample) -> None:
-    """The traces of the benchmarks are many and alike, so only their findings are checked, not a whole report."""
+    """There are many similar traces of benchmarks, so the test checks only their findings, not a whole report."""
     if sample.path.startswith("benchmarks/"):
         with analysed(find_inputs([str(SAMPLES / sample.path)]), shipped_rules()) as run:
             findings, inputs = run.outcome.findings, run.store.inputs_with_issues()
@@ -105,7 +105,7 @@ def test_a_recording_is_small_has_steps_and_names_no_path_host_or_user(file: Pat
     assert file in SERVING_FILES or (len(packed) < MAX_BYTES and len(steps) >= 3)
     assert [text for text in strings(trace) if ABSOLUTE_PATH.search(text)] == []
     assert trace.get("host_name", "host") == "host"
-    assert packed[4:8] == bytes(4)  # no time of compression
+    assert packed[4:8] == bytes(4)  # no time stamp
     assert not packed[3] & 0b1000  # no file name
 
 

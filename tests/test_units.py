@@ -1,4 +1,4 @@
-"""Times, sizes, shares and counts as text."""
+"""How times, sizes, shares and counts are written as text."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import torch._dynamo
 
 
 class _Imported:
-    """Finds PyTorch, and loads it as the module that is already there."""
+    """Finds PyTorch, and returns the module that is already loaded."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name != "torch":
@@ -33,16 +33,16 @@ class _Imported:
         return torch
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Nothing is left to do."""
+        """Do nothing, because PyTorch's code has already run."""
 
 
 def serve(place: str) -> tuple[types.CodeType, types.ModuleType]:
-    """Fork for each script. Returns only in these forks, with the code to run and its module."""
+    """Fork a child for each script. Only the children return, with the script's code and its module."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(place)
         server.listen()
         print("ready", flush=True)
-        # The end of the input means that nobody needs the server any more.
+        # Once the input ends, nobody needs the server any more.
         while server in select.select([server, sys.stdin], [], [])[0]:
             caller, _ = server.accept()
             with caller:
@@ -56,7 +56,7 @@ def serve(place: str) -> tuple[types.CodeType, types.ModuleType]:
 
 
 def _script_of(caller: socket.socket) -> tuple[types.CodeType, types.ModuleType]:
-    """Fork once more. This process sends the exit code to ``caller``, and its child returns."""
+    """Fork again. The parent waits, sends the exit code to ``caller`` and exits; only the child returns."""
     size, descriptors, _, _ = socket.recv_fds(caller, 8, 3)
     with caller.makefile("rb") as request:
         arguments, folder, environment, ignores = json.loads(request.read(int.from_bytes(size, "big")))
@@ -67,7 +67,7 @@ def _script_of(caller: socket.socket) -> tuple[types.CodeType, types.ModuleType]
             caller.sendall(b"%d\n" % code)
         os._exit(0)
     caller.close()
-    # A worker of pytest-xdist ignores SIGINT, and so does this server.
+    # pytest-xdist's workers ignore SIGINT, and so does this server.
     signal.signal(signal.SIGINT, signal.SIG_IGN if ignores else signal.default_int_handler)
     for own, given in enumerate(descriptors):
         os.dup2(given, own)

@@ -1,5 +1,5 @@
-"""Passes a script, its folder, its environment and its descriptors to the server of ``warm_python``, and ends like the
-script.
+"""Passes a script, its folder, its environment and its descriptors to the server of ``warm_python``, and exits as the
+script does.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ SCRIPTED = [
     for each in ALL
     if each.script is not None
 ]
-# Benchmarks with the same rules differ only by an op, so the rules run on the traces of the first one. The slow test of
-# `benchmark --validate` runs them on all.
+# Benchmarks with the same rules differ only in an op, so only the traces of the first are checked. The slow test of
+# `benchmark --validate` checks all of them.
 TRACED = {each.rules: each.name for each in reversed(ALONE) if each.script is None and each.rules}
 
 
@@ -67,7 +67,7 @@ def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark,
     results, traces = [], []
     for name in benchmark_.timed_forms:
         form = benchmark_.build(name, Setting(benchmark_.sizes[0], CPU))
-        # A run that is timed by the wall clock has many steps.
+        # If the wall clock times a form, one run has many steps.
         for _ in range(1 if benchmark_.clock == "wall" else 2):
             form.run()
         results.append([tensor.detach().clone() for tensor in form.result()])
@@ -88,15 +88,15 @@ def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark,
 
 @pytest.fixture(scope="session")
 def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
-    """The orders, after their measurements and traces are done. For each team, one process per rank runs all
-    benchmarks.
+    """The orders of ``TEAMS``, once the measurements and traces are done. There is one process per rank, which runs all
+    of these benchmarks.
     """
     orders = {}
     for each in TEAMS:
         # One round is enough to compare results, and times do not matter here.
         rounds, size = 1, each.traced_size
         folder = str(tmp_path_factory.mktemp(each.name))
-        # Without rules, nothing would read the traces.
+        # If there are no rules, no test reads the traces.
         traced = size if each.rules else None
         orders[each.name] = Order(
             each.name, each.timed_forms, "cpu", size, traced, rounds, 0.0, folder, ranks=each.ranks

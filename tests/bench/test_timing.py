@@ -26,7 +26,7 @@ class FakeClock(Clock):
         self._now = lambda: self.now
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run. A pass over memory takes no time on this clock, so it counts as one second."""
+        """Seconds per run. The pass over memory, which takes no time on this clock, counts as one second."""
         return super().time(run, repeats) or 1.0
 
     def taking(self, name: str, seconds: Iterator[float]) -> Callable[[], None]:
@@ -47,7 +47,7 @@ def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
 
     outcome = race([clock.always("n", 0.5), clock.always("a", 0.25)], clock, Effort(100, 1e9), Team())
 
-    # Each form runs twice to warm up. Six rounds follow, and the forms take turns to begin a round.
+    # Each form runs twice to warm up. Six rounds follow, and the forms take turns to go first.
     assert clock.ran == "nnaa" + "naan" * 3
     assert outcome.timed[0].seconds == (0.5,) * 6
     (ratio,) = outcome.ratios

@@ -75,8 +75,8 @@ class Trouble:
 
     ``device``: kernels take ``amount`` times as long. ``tokens``: there are ``amount`` times as many kernels. ``host``:
     launching and Python take ``amount`` times as long. ``link``: the collectives of the group that ``ranks`` form take
-    ``amount`` times as long. ``loader``, ``pause`` and ``save`` add ``amount`` us: for loading a batch, a pause of the
-    host, or a checkpoint after the optimizer.
+    ``amount`` times as long. ``loader``, ``pause`` and ``save`` add ``amount`` us: for loading a batch, pausing the
+    host, or saving a checkpoint after the optimizer.
     """
 
     kind: str
@@ -307,7 +307,7 @@ class Rank:
         """The trace of the first ``steps`` recorded steps (all if None), on a clock that drifts by ``drift``."""
         begins, ends, rate = self.world.begins, self.world.ends, 1 + drift
         until = float("inf") if steps is None or steps + 1 >= len(self._marks) else begins[self._marks[steps + 1][0]]
-        # A recording includes device work that starts in it, even if it was launched before.
+        # A recording includes all device work that starts during it, even if the launch came before.
         since = begins[self._marks[1][0]]
         return [
             {"ph": "X", "cat": one.cat, "name": one.name, "pid": one.lane[0], "tid": one.lane[1],
@@ -399,8 +399,8 @@ class Simulated:
         """Write the trace of each rank to the folder of its host. Clocks differ by up to 40 ms and drift by up to
         ``drift``.
 
-        ``steps``: how many steps a rank recorded. ``kept``: the share of a rank's file that is written; the rest is cut
-        off.
+        ``steps``: how many steps a rank records. ``kept``: the share of a rank's file that is written; the file is
+        truncated there.
         """
         for rank in self.ranks:
             if rank.number in leave_out:

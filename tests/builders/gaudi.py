@@ -10,7 +10,7 @@ All times are microseconds after the base of the trace. The same calls in the sa
 
 The generations are the formats of different versions of the bridge. B (release 1.19) appends the bridge's events to a
 finished Kineto file, as one line with sorted keys; the others write them before Kineto's closing records. A has
-absolute times and no base time. C and C2 differ in names of categories and in the tids of Synapse.
+absolute times and no base time. C and C2 differ in category names and in Synapse's tids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BASE_NS = 1_727_743_122_000_000_000
 class GaudiTrace(CpuPart, BridgePart, DevicePart):
     """Collects events and writes them in the format of a generation.
 
-    ``note`` marks a trace as hand-made at its top level. ``unescaped`` reproduces a bug of generation C,
+    ``note`` is a top-level text that marks the trace as hand-made. ``unescaped`` reproduces a bug of generation C,
     which quotes the strings of the bridge but does not escape them.
     """
 

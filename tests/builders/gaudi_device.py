@@ -19,7 +19,7 @@ WORK_MONITORS = {
     },
     "GAUDI3": {"TPC": ("TPC_SPU_START_TO_SPU_HALT",), "MME": ("WB0_END",)},
 }
-"""device name -> engine -> the monitors that end its work, each with a record of its own."""
+"""device name -> engine -> the monitors that end its work, each with its own record."""
 _POINT_MONITORS = {"TPC": "TPC_QMAN_CMD_EXE", "MME": "SB0_START_EVT"}
 
 

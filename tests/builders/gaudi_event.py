@@ -41,8 +41,8 @@ class Event:
 
 
 def device_category(generation: str, engine: str, name: str) -> str:
-    """The category of a device event, by its engine for compute and by its name for copies and fills. All others have
-    the category of a call, except in generation C2.
+    """The category of a device event. It depends on the engine for compute, and on the name for copies and fills. All
+    other events have the category of a call, except in generation C2.
     """
     if generation == "A":
         return "kernel" if engine == "TPC" else "hpu_op"

@@ -53,11 +53,11 @@ class CpuPart(EventSink):
         return self.host(f"ProfilerStep#{number}", at, dur, cat="user_annotation")
 
     def dataloader(self, at: float, dur: float, iterator: str = "_MultiProcessingDataLoaderIter") -> Event:
-        """Add the feeding thread's wait for the next batch."""
+        """Add a call in which the data loader returns the next batch."""
         return self.host(f"enumerate(DataLoader)#{iterator}.__next__", at, dur, cat="user_annotation")
 
     def optimizer(self, cls: str, at: float, dur: float) -> Event:
-        """Add a step of an optimizer of class ``cls``."""
+        """Add a step of an optimizer whose class is ``cls``."""
         return self.host(f"Optimizer.step#{cls}.step", at, dur, cat="user_annotation")
 
     def backward(self, node: str, at: float, dur: float, *, tid: int | None = None) -> Event:
@@ -69,8 +69,8 @@ class BridgePart(EventSink):
     """Adds the bridge's planes and Synapse's annotations."""
 
     def bridge(self, name: str, at: float, dur: float, *, tid: int | None = None, half: str = "") -> None:
-        """Add a call of a bridge function. ``half`` "B" or "E" writes only its begin or end, as at the edges of the
-        window.
+        """Add a call of a bridge function. If ``half`` is "B" or "E", write only its begin or end event, as at the
+        edges of the window.
         """
         self._call(BRIDGE_LOGS_OFFSET, "Bridge Logs", name, at, dur, tid, half, _NONE)
 

@@ -13,7 +13,7 @@ MEMORY_LOGS_OFFSET = 30_000
 SORT_INDEX_OFFSET = 16_777_216
 
 DEVICE_MEMORY_BYTES = {"GAUDI": 34_359_738_368, "GAUDI2": 101_200_691_200, "GAUDI3": 137_438_953_472}
-"""``totalGlobalMem`` of the HPU entry; the exact figures are invented, but of the right size."""
+"""``totalGlobalMem`` of the HPU entry; the figures are invented, but plausible."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ _GAUDI3 = {
 LANES = {"GAUDI": _GAUDI1, "GAUDI2": _GAUDI2, "GAUDI3": _GAUDI3}
 """device name -> engine -> its lanes.
 
-The bases come from the bridge; the names on Gaudi 3, and 7019, from a recording; the rest is invented.
+The bases come from the bridge. The names on Gaudi 3 and the tid of its first TPC (7019) come from a recording. The rest
+is invented.
 """
 
 

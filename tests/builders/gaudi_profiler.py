@@ -1,7 +1,7 @@
 """One convolution on a Gaudi 3, in each format of the profiler, modelled on the only public recording.
 
 In the real recording, 8 MME lanes each run ``g_1_conv_0`` once and 48 TPC lanes pack its weights. The starts and
-durations below are those of the recorded work, in ns; starts count from the first one.
+durations below are those of the recorded work, in ns; starts are relative to the earliest.
 """
 
 from __future__ import annotations

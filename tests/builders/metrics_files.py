@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The counters of a process at one moment. Times of recipes are microseconds."""
+    """The counters of a process at one moment. Recipe times are in microseconds."""
 
     triggered_by: str
     generated_on: str
@@ -44,7 +44,7 @@ class Snapshot:
 
 
 def json_file(snapshots: Iterable[Snapshot], *, closed: bool = True) -> str:
-    """A JSON metrics file. Unless ``closed``, its closing bracket is missing, as after a killed process."""
+    """A JSON metrics file. Unless ``closed``, its closing bracket is missing, as if the process had been killed."""
     records = [json.dumps(record) for snapshot in snapshots for record in snapshot.records()]
     return "[" + ",\n".join(records) + ("]\n" if closed else "")
 

@@ -1,6 +1,6 @@
 """Keeps results and stores for tests that repeat an analysis with the same files, rules and schedule.
 
-Tests of options, exit codes and outputs use it because they would spend most of their time on the analysis.
+Tests of options, exit codes and outputs use it, because they would otherwise spend most of their time on the analysis.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WHOLE = Run.__dict__["whole"].func
 
 @contextmanager
 def _opening(run: Run, until: ExitStack) -> Iterator[None]:
-    """Keep whatever ``run`` opens within the block open until ``until`` is closed."""
+    """Within the block, make ``run`` leave what it opens open until ``until`` is closed."""
     own, run._open_until = run._open_until, until
     try:
         yield

@@ -74,8 +74,8 @@ def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata:
     return report, pictures_of(_opened(traces, metadata)[0], report)
 
 
-# The last few stores, with their reports and what closes them, because many tests change only the findings. An open
-# store takes tens of megabytes.
+# The last few stores with their reports, and what closes them. They are kept because many tests change only the
+# findings. There are few because an open store takes tens of megabytes.
 _OPEN: dict[tuple[bytes, ...], tuple[TraceStore, Report, ExitStack]] = {}
 _MOST_OPEN = 4
 

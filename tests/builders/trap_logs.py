@@ -77,7 +77,7 @@ def evictions() -> LogTrap:
 
 
 def half_written_metrics() -> LogTrap:
-    """Cumulative records of a killed process, the last one cut off and without the closing bracket."""
+    """Cumulative records of a killed process. The last record is truncated, and the closing bracket is missing."""
     first = Snapshot("mark_step", "2024-10-18T20:56:53.275114", (("r_0", 900),), {"aten::nonzero": 1})
     second = Snapshot("mark_step", "2024-10-18T20:56:54.275114", (("r_0", 900), ("r_1", 800)), {"aten::nonzero": 3})
     text = json_file([first, second], closed=False)

@@ -116,7 +116,7 @@ def text_identifiers() -> Trap:
 
 
 def first_step_is_compilation() -> Trap:
-    """The first step only compiles; the second one works."""
+    """The first step only compiles; the second does the work."""
     trace = GaudiTrace("B")
     trace.step(0, 1000, 1000)
     trace.bridge("LaunchSyncTensorsGraph", 1050, 900)
@@ -166,8 +166,8 @@ def cpu_fallback() -> Trap:
 def unescaped_strings() -> Trap:
     """A generation C file in which one name contains bare quotes.
 
-    The damaged record covers the same time as an intact one on another lane, so busy time does not depend on whether a
-    reader repairs or drops it.
+    The damaged record covers the same time as an intact record on another lane, so busy time does not depend on whether
+    a reader repairs or drops it.
     """
     trace = GaudiTrace("C", unescaped=True)
     trace.step(4, 1000, 1000)

@@ -27,7 +27,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def anew() -> None:
-    """Disable the memory of analyses, for tests that compare analyses or change how they work."""
+    """Do not reuse earlier analyses, for tests that compare analyses or change how they work."""
 
 
 @pytest.fixture(autouse=True)

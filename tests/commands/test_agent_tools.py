@@ -1,4 +1,4 @@
-"""Answers and limits of the tools for agents."""
+"""The tools for agents: their answers and limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_a_client_gets_answers_and_reasons_for_refusals(tmp_path: Path) -> None:
 
 
 async def conversation(talk: Callable[[Callable[[str, dict[str, Any]], Awaitable[Any]]], Awaitable[Any]]) -> Any:
-    """Start a server for the samples, and return the result of ``talk``, which gets a function that calls its tools."""
+    """Start a server for the samples, and return the result of ``talk``, which is given a function that calls the
+    server's tools.
+    """
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -188,7 +190,7 @@ def test_the_workers_of_a_call_end_with_it() -> None:
 
     end(child)
 
-    # The pipe closes when the last process that has it open ends.
+    # The pipe closes once the last process that has it open has ended.
     assert os.read(read, 1) == b""
     os.close(read)
 

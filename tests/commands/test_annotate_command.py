@@ -121,7 +121,7 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
 def test_redact_leaves_out_secrets_that_events_of_several_ranks_repeat(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
-    """Ranks that are too large for one store are analysed separately, and the joined store has little of their
+    """Ranks that are too large for one store are analysed separately, and the merged store keeps little of their
     metadata.
     """
     monkeypatch.setattr(batch, "BATCH_BYTES", batch_bytes)
@@ -256,7 +256,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
 
 def asked(address: str, **headers: str) -> urllib.request.Request:
-    """A request from the Perfetto UI, unless ``headers`` contains another origin."""
+    """A request from the Perfetto UI, unless ``headers`` states another origin."""
     return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
 
 

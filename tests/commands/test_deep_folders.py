@@ -1,4 +1,4 @@
-"""Folders nested so deep that functions which recurse, or whose paths are limited, fail."""
+"""Folders nested so deeply that recursion fails, or their paths are too long for the system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
 
 @pytest.fixture(params=[("a", 1200), ("a" * 200, 30)], ids=["many folders", "a long path"])
 def deep(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a trace, and with folders below it that are nested too deep to read."""
+    """A folder that contains a trace, and subfolders that are nested too deeply to read."""
     name, depth = request.param
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "b.json").write_bytes(TRACE)
@@ -31,7 +31,7 @@ def deep(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     os.chdir(tmp_path)
     yield Path("run")
     os.chdir(tmp_path)
-    # Python's functions fail at this depth, too.
+    # Python's own functions fail at this depth, too.
     os.system("rm -rf run")
 
 

@@ -204,7 +204,7 @@ def with_kernels(name: str, *durs_us: int | None) -> str:
 @pytest.mark.parametrize(
     ("durs_us", "sentence"),
     [
-        # The number proves that both lengths are impossible.
+        # The count of 10 shows that both lengths are considered impossible.
         (
             (-1, 10**13),
             "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length",
@@ -313,7 +313,7 @@ def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) ->
 
 
 def with_lost_events(*damages: dict[str, Any]) -> tuple[str, str]:
-    """Write a trace, and the same trace with one more event for each of ``damages``."""
+    """Write a trace, and a copy of it with one more, damaged event for each of ``damages``."""
     base = run_of("base.json", 1000)
     events = json.loads(Path(base).read_text())["traceEvents"]
     Path("new.json").write_text(json.dumps({"traceEvents": [*events, *({**events[-1], **each} for each in damages)]}))
@@ -369,7 +369,7 @@ def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -
 
 
 def annotated(name: str, *, outer: bool) -> str:
-    """Write a trace with 20 calls of ``micro_batch``; with ``outer``, pairs of them are inside 10 calls of
+    """Write a trace with 20 calls of ``micro_batch``. If ``outer``, each pair of them is inside one of 10 calls of
     ``train_step``.
     """
     events = []
@@ -466,7 +466,7 @@ def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: b
 
 
 def late_work(number: int, name: str, at: int, end: int, call: str = "cudaLaunchKernel") -> list[dict[str, Any]]:
-    """A call and the work it launches on a stream of its own, which lasts until ``end``."""
+    """A call, and the work that it launches on a separate stream and that lasts until ``end``."""
     return [runtime(call, at, 2, 900 + number), kernel(name, at + 3, end - at - 3, 900 + number, stream=20 + number)]
 
 

@@ -85,7 +85,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
         yield
 
     monkeypatch.setattr(analysis, "analysed", analysed)
-    # Makes saved.json a saved report to compare with.
+    # Treat saved.json as a saved report to compare with.
     monkeypatch.setattr(saved_report, "read_saved", lambda path: object() if path == "saved.json" else None)
     for folder in ("box", "pack"):
         Path(folder).mkdir()
@@ -177,6 +177,6 @@ def test_patterns_follow_no_link_out_of_the_folder(run: Run, asked: list[Seen]) 
 
 def test_a_command_without_shared_options_is_left_as_it_is() -> None:
     def own(path: str) -> None:
-        """A command without options."""
+        """Stand in for a command that has no options."""
 
     assert with_options("analyze", own) is own

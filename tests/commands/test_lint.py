@@ -275,7 +275,7 @@ HOST_TRACE = "prof-data/host/host_trace.json"
 
 
 def archive(path: str, rank: int | None) -> None:
-    """An archive of Gaudi's profiler that contains only the calls of the host."""
+    """An archive from Gaudi's profiler that contains only host calls."""
     info = {} if rank is None else {"distributedInfo": {"rank": rank}}
     with zipfile.ZipFile(path, "w") as packed:
         packed.writestr(HOST_TRACE, document([x("aten::mm", 1.7e15, 5e5)], **info))
@@ -482,7 +482,7 @@ def test_a_gate_needs_the_tables_of_all_cards(
 
 @pytest.mark.parametrize("dump", ["", "\0" * 3000, "disk quota exceeded", '{"version": "2.10"}', None])
 def test_a_gate_does_not_pass_a_dump_in_which_nothing_is_recognised(run: Run, dump: str | None) -> None:
-    """A rank that was killed may leave an empty dump behind."""
+    """A killed rank may leave an empty dump behind."""
     trace("folder/rank0.json", document([step(1, 0, 1000), x("aten::mm", 10, 100)]).decode())
     file = Path("folder/nccl_trace_rank_0")
     if dump is None:
@@ -555,7 +555,7 @@ def test_a_damaged_trace_with_the_name_of_another_file_is_no_such_file(run: Run,
     Path("folder", name).write_text('{"iteration": 1, "loss": 2.0}\n{"iteration": 2, "loss": 1.5}\n')
     run("lint", "folder", "--select", "TRC")
     assert "TRC000" not in run.out
-    # A line of a log may have got into the file.
+    # A log line may have ended up in the file.
     Path("folder", name).write_text(f"[22:01:02.123456][PT_BRIDGE][info ] x\n{whole}")
     assert run("lint", "folder", "--select", "TRC") != 0
     assert f"{name}" in run.out + run.err

@@ -16,7 +16,7 @@ from perftool.commands.numpy_first import load_numpy
 
 @pytest.fixture
 def no_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make typer fail if it converts a value."""
+    """Make typer fail if it converts the value of an option."""
 
     def refuse(param: object) -> None:
         raise AssertionError(f"{param} would be converted")

@@ -1,4 +1,4 @@
-"""Locked, piped and closed files and streams, and Ctrl-C at any time."""
+"""Locked files, pipes, closed streams, and Ctrl-C at any time."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ fix = "None."
 example = "None"
 references = []
 """
-# The messages for two ranks.
+# The messages of the rule above for ranks 0 and 1.
 OF_EACH_RANK = {"6 kernels in 3 steps of 10.0 ms", "9 kernels in 3 steps of 10.0 ms"}
 
 
@@ -74,7 +74,7 @@ def said_by_the_user(report: dict[str, Any]) -> set[str]:
     return {finding["message"] for finding in report["findings"] if finding["code"] == "USR901"}
 
 
-# Three small traces share a loader, and the sandbox runs the queries of a user's rules.
+# Three small traces are loaded together. In the second case, the sandbox runs the queries of a user's rules.
 @pytest.mark.parametrize(
     ("files", "own"),
     [(3, ()), (2, ("--rules", "pack", "--select", "GAP,COL,USR901"))],

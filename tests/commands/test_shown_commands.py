@@ -9,7 +9,7 @@ from builders.program import Run
 from builders.shown_commands import ROOT, shown_commands
 from events import Event, document, kernel, loader, memcpy, runtime, step, x
 
-# Commands that need more than a recording, with the reason. Other tests run them.
+# Commands that do not run here, with the reason. Other tests run them.
 NOT_HERE = {
     "benchmark": "measures for minutes, and what it shows depends on the machine",
     "mcp": "serves until its client leaves",

@@ -44,7 +44,7 @@ STEADY = [100.0, 101, 99, 100, 102, 100, 99, 101]
         ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best earlier"),
         ([100, 150, 150, 150, 150], 0, "too few runs to judge (fewer than 6)"),
         ([0.0] * 8, 0, "steady"),
-        # The new level begins at the first run that differs, rather than at the third.
+        # The new level starts at the first run that differs, not at the third such run.
         ([204, 215, 103, 102, 104, 103, 102], 0, "103 ms since 2026-01-03T02:00, 50.8 % better than"),
         ([*STEADY, 130, 131], 0, "steady"),
     ],
@@ -83,7 +83,7 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str,
 
 @pytest.mark.parametrize("end", [b"", gzip.compress(b"x" * 500, mtime=0)[:12]])
 def test_the_gate_fails_if_the_compressed_end_of_the_file_is_damaged(end: bytes, run: Run) -> None:
-    """Lines about later runs may have been lost."""
+    """The lines of later runs may have been lost."""
     write(STEADY)
     whole = gzip.compress(Path("n.jsonl").read_bytes())
     Path("n.jsonl.gz").write_bytes(whole + end if end else whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -118,7 +118,7 @@ def test_the_gate_fails_if_too_few_runs_have_the_settings_of_the_newest(other: d
     assert run("trend", "n.jsonl") == 2
     assert "only 5 of 13 runs have its device, world size, origin and kind of steps" in run.err
     assert "too few runs to judge" in run.out
-    # The history starts with these runs, or has enough of them.
+    # The gate passes if the history starts with these runs, or contains enough of them.
     assert run("trend", "n.jsonl", "--since", "2026-01-09") == 0
     with Path("n.jsonl").open("a") as file:
         file.write(line(14, 500.0, **other))
@@ -267,7 +267,7 @@ def test_other_machines_are_left_out_and_damage_is_counted(run: Run) -> None:
     assert [(level["runs"], level["median"], level["new_codes"]) for level in found["levels"]] == [
         (8, 100.0, []), (4, 150.0, ["SYN101"]),
     ]  # fmt: skip
-    # Accepted runs no longer count as earlier runs.
+    # ``--since`` accepts the slower runs: earlier runs no longer count.
     assert run("trend", "n.jsonl", "--since", "2026-01-10") == 0
 
 

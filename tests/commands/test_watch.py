@@ -99,7 +99,7 @@ def test_a_name_like_a_pattern_is_the_name_of_one_trace(capsys: pytest.CaptureFi
 
 
 def test_no_other_file_takes_the_place_of_a_trace(run: Run) -> None:
-    """The name of the other file is the first one as an escaped pattern."""
+    """The name of the second file is the name of the first, escaped as a pattern."""
     names = ["a[1].json", "a[[]1].json"]
     for name in names:
         write(f"box/{name}", TRACE + b" " * len(name))
@@ -148,7 +148,7 @@ def test_a_trace_whose_name_is_not_utf_8_is_read_once(capsys: pytest.CaptureFixt
     name = os.fsdecode(b"\xff.json")
     write(f"box/{name}")
     watched(nothing, summaries="n.jsonl")
-    # The summary shows the name above like this one.
+    # The summary escapes the name above, so that it looks like this name.
     write("box/\\xff.json")
     for _ in range(2):
         watched(nothing, summaries="n.jsonl")

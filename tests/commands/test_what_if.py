@@ -70,7 +70,7 @@ def test_the_text_says_what_bounds_the_step_before_and_after(run: Run, path: str
 
 
 def test_the_report_of_a_cpu_does_not_say_that_the_host_bounds_the_step(run: Run, tmp_path: Path) -> None:
-    """On a CPU, the host does all of the work."""
+    """In a run on a CPU, the host does all of the work."""
     on_cpu = [event for at in range(4) for event in (step(at, at * 1000, 1000), x("aten::mul", at * 1000 + 50, 900))]
     (tmp_path / "run.json").write_bytes(document(on_cpu))
 
@@ -172,7 +172,8 @@ def test_the_best_fixes_together_are_replayed_together() -> None:
     assert [made.codes for made in model.best] == [("SYN101",), ("GAP102", "SYN101"), ("GAP102", "PRC101", "SYN101")]
     steps = [model.replayed_step_ns, *(made.step_ns for made in model.best), model.together.step_ns]
     assert steps == sorted(steps, reverse=True)
-    # The additional gain from the second fix comes from a replay with both fixes, and is smaller than its gain alone.
+    # A replay with both fixes gives the additional gain from the second fix, which is smaller than the gain from that
+    # fix alone.
     both = perftool.whatif(SAMPLES / "gaudi2_unoptimised", ["GAP102", "SYN101"])
     assert both.predicted_step_ns == model.best[1].step_ns
 

@@ -1,4 +1,4 @@
-"""The run that tests of third-party rules use: four steps that wait for data."""
+"""A run for tests of third-party rules: four steps that wait for data."""
 
 from __future__ import annotations
 

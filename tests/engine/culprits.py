@@ -40,7 +40,7 @@ SLOW = {
     "link": Work(link=2_000 + LATE),
 }
 Slow = Callable[[int, int], Work]
-"""A rank's work in the step ``number``."""
+"""Maps the numbers of a rank and a step to the rank's work in that step."""
 
 
 def one_rank(culprit: str, who: int) -> Slow:
@@ -69,8 +69,8 @@ def write_run(
 ) -> None:
     """Write the trace of each rank to the folder of its host, for example ``node001/rank5.json``.
 
-    The ranks of a host form a group, whose all-reduce precedes the all-reduce of all ranks. Every second clock is
-    ``skew`` us ahead. A step ends REST us after its slowest rank is done, and the host waits for that end.
+    The ranks of a host form a group, whose all-reduce precedes the all-reduce of all ranks. The clock of every second
+    rank is ``skew`` us ahead. A step ends REST us after its slowest rank is done, and the host waits for that end.
     """
     lengths = [LEAD + _ready(slow, number, range(ranks)) + WIRE + REST for number in range(steps)]
     begins = list(accumulate(lengths, initial=0))
@@ -94,7 +94,7 @@ def _jitter(rank: int) -> int:
 
 
 def _ready(slow: Slow, number: int, ranks: range) -> int:
-    """The time at which all of ``ranks`` have finished the all-reduce of their groups, in us since loading began."""
+    """The time at which all of ``ranks`` have finished their groups' all-reduces, in us since loading began."""
     return max(slow(one, number).until_group + _jitter(one) + slow(one, number).link for one in ranks)
 
 

@@ -85,7 +85,8 @@ class WatchedCluster(Cluster):
         for future in [future for future in left if not self.hangs(future.task.files[0].path)][:1]:
             future.end()
             future.tell.clear()
-            # A worker that dies loses its results. The program should already have fetched those of earlier tasks.
+            # A worker that dies loses its results. The program should already have fetched the results of earlier
+            # tasks.
             self.ended.append(future)
             for earlier in self.ended[:-1]:
                 earlier.lost = True
@@ -123,7 +124,7 @@ def test_a_rank_that_hangs_or_fails_is_the_only_one_lost() -> None:
 def test_a_silent_cluster_is_given_up_completely() -> None:
     cluster, made, _ = run([f"rank{rank}" for rank in range(50)], lambda _: True)
     assert made == [TaskFailed("the cluster did not answer for 0 s")] * 50
-    # The program tried the cluster twice rather than once for every few ranks.
+    # The program tried the cluster only twice, not once for every few ranks.
     assert len(cluster.client.given) == 8
 
 

@@ -245,7 +245,7 @@ def test_two_tasks_give_the_report_of_one_including_ranks_that_only_wait(tmp_pat
 
 
 def test_the_bound_of_an_unexplained_wait_refers_to_the_median_step(tmp_path: Path) -> None:
-    # Rank 0 begins its only step late, because of something before the recording.
+    # Rank 0 starts its only step late, because of something that happened before the recording.
     for rank, (begin, wait) in enumerate([(4_000, 100), (0, 4_100), (0, 4_100)]):
         kernels = [
             ("gemm", begin, 1_000, 7), ("ncclDevKernel_AllReduce_Sum", begin + 1_000, wait, 8),

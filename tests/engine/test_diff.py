@@ -179,7 +179,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_a_saved_report_has_no_more_ops_than_a_run_lists(report: bytes, tmp_path: Path) -> None:
-    """Otherwise, thousands of ops would be compared with thousands of kernels."""
+    """Otherwise, a hostile report could make the program compare thousands of ops with thousands of kernels."""
     found = json.loads(report)
     found["efficiency"] = {"ops": [to_plain(rated(f"aten::a{at}", "[[1]]", 40, 0.5)) for at in range(100)]}
     (tmp_path / "saved.json").write_text(json.dumps(found))
@@ -300,7 +300,7 @@ def test_work_that_only_one_run_fuses_is_listed() -> None:
     assert (attention.work, attention.on_base, attention.apart.names) == ("attention", False, ("_softmax", "bmm"))
     assert (attention.fused.ns, attention.apart.ns, attention.apart.calls) == (200, 800, 4)
     assert (optimizer.work, optimizer.apart.ns) == ("optimizer", 100)
-    # Softmax without matmuls is not attention, and ops that the fused run calls just as often were not fused.
+    # Softmax without matmuls is not attention. Ops that the fused run calls just as often have not been fused.
     assert compare(device_side("a", *apart[1:2]), device_side("b", *fused)).fusions == ()
     assert compare(device_side("a", *apart[:2]), device_side("b", *fused, *apart[:2])).fusions == ()
 
@@ -332,7 +332,7 @@ def test_kernels_generated_from_one_op_each_are_no_fusion() -> None:
 
 
 def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
-    """Otherwise, a name of millions of characters would be searched for each of thousands of ops."""
+    """Otherwise, the program would search a name of millions of characters for each of thousands of ops."""
     single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]
     for length, parts in ((1000, [("add", "mul", "silu")]), (1 << 19, [])):
         kernel = rated(f"triton_poi_fused_{'x' * length}_add_mul_silu_0", "[[2]]", 30, 0.5)

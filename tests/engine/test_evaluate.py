@@ -24,7 +24,7 @@ CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """A single store for all rules, because no rule may spoil it for the next one."""
+    """All tests share this store, which also checks that no rule spoils a store for later rules."""
     events = [step(1, 0, 100), runtime("cudaLaunchKernel", 5, 5, 1), kernel("k", 20, 10, 1), x("op", 50, 5)]
     with store_over(events) as store:
         yield store
@@ -180,5 +180,5 @@ def test_only_rules_equal_to_shipped_ones_are_trusted() -> None:
     assert not any(is_shipped(replace(rule, code="USR901")) for rule in shipped)
     assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)
     assert not any(is_shipped(replace(rule, only_if="SELECT 2")) for rule in shipped)
-    # The SQL about the effects of a fix must be the shipped SQL as well, because any other is as unsafe as a user's.
+    # The SQL that describes a fix must be the shipped SQL as well, because any other SQL is as unsafe as a user's.
     assert not any(is_shipped(replace(rule, whatif="SELECT 1")) for rule in shipped)

@@ -1,4 +1,6 @@
-"""A configuration file that was discovered has limited rights; one that the user names may do everything."""
+"""A configuration file that was discovered has limited rights. A configuration file that the user names may do
+anything.
+"""
 
 from __future__ import annotations
 

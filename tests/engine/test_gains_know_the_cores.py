@@ -22,7 +22,7 @@ FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def machine(cores: float, own_us: int, busy_us: int, delay_us: int = 0, count: int = 0) -> dict[str, Any]:
-    """Facts recorded about six steps of 60 ms. PyTorch has ``count`` threads, or an unknown number if 0."""
+    """Facts recorded about six steps of 60 ms. PyTorch has ``count`` threads (0: unknown)."""
     threads = [{"tid": 1, "name": "python", "cpu_ns": 360_000_000 - 1000 * delay_us, "delay_ns": 1000 * delay_us}]
     window = {"wall_ns": 360_000_000, "cpu_ns": 1000 * own_us, "machine_cpu_ns": 1000 * busy_us, "threads": threads}
     return {"version": 1, "machine": {"cores_allowed": cores}, "process": {"threads": count or None}, "window": window}
@@ -66,8 +66,8 @@ def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
 
 
 def test_busy_cores_make_a_bound_with_a_reason(tmp_path: Path) -> None:
-    """Both cores are busy 95 % of the time, so workers would gain little, but a cheaper batch could still save the
-    whole wait.
+    """Both cores are busy 95 % of the time, so workers would save little, but loading cheaper batches could still save
+    the whole wait.
     """
     finding = loader(trace(tmp_path, machine(2, 684_000, 684_000)))
 
@@ -114,7 +114,7 @@ def test_a_run_with_more_threads_than_cores_overloads_itself(
 
 
 def test_a_finding_precedes_python_that_may_be_waiting_for_a_core(tmp_path: Path) -> None:
-    """The update takes 30 ms. In 20 ms, the thread runs Python or waits."""
+    """The update takes 30 ms. For 20 ms of that time, the thread runs Python or waits."""
     path = trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000))
     whole = json.loads(path.read_text())
     events = [event for event in whole["traceEvents"] if event["name"].startswith("ProfilerStep")]

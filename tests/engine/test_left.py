@@ -1,4 +1,4 @@
-"""How a report ends when the device is busy."""
+"""How a report ends if the device is busy."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> Non
 
 
 def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
-    """An export without events: the profiler's schedule had already begun its next cycle."""
+    """An export without events, made after the profiler's schedule had started its next cycle."""
     path = tmp_path / "trace.json"
     path.write_bytes(document([x("PyTorch Profiler (0)", 0, 100, cat="Trace")]))
     verdict = analyze(str(path)).verdict

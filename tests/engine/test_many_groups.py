@@ -1,4 +1,4 @@
-"""The cost of thousands of process groups grows with their number rather than with its square."""
+"""The time for thousands of process groups grows linearly with their number, not quadratically."""
 
 from __future__ import annotations
 

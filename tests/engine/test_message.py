@@ -1,4 +1,4 @@
-"""Messages of rules can do nothing but show values."""
+"""A rule's message can only show values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time that all rules of packs share, and the message once it is used up."""
+"""The time limit that all rules from packs share, and the message once it is reached."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def found(asked: list[Rule], crashed: Rule | None = CRASHED) -> Outcome:
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a limit so low that the first rule uses it up."""
+    """Set a limit so low that the first rule reaches it."""
     monkeypatch.setattr(allowance, "MOST_BYTES", 1_000)
     monkeypatch.setattr(allowance.SpentError, "__str__", lambda self: SPENT)
 
@@ -56,7 +56,7 @@ def test_time_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     seconds = iter(range(0, 1_000, 50))
     monkeypatch.setattr(allowance, "monotonic", lambda: next(seconds))
     outcome = found(rules(tmp_path, 5))
-    # Each rule takes 50 of the 120 s. A rule that has begun is not interrupted, so three of them run.
+    # Each rule takes 50 of the 120 s. A rule that has started is not interrupted, so three rules run.
     assert [skipped.code for skipped in outcome.not_applicable] == ["USR904", "USR905"]
 
 

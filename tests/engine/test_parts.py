@@ -116,7 +116,7 @@ def with_facts(part: str, **facts: Any) -> bytes:
 
 
 def answers(part: str, **row: Any) -> list[Any]:
-    """The answers of rules in ``part``, with the single row ``row`` for the first one."""
+    """The answers of rules in ``part``, but with ``row`` as the only row for the first rule."""
     with zipfile.ZipFile(part) as archive:
         (only,) = json.loads(archive.read("part.json"))["parts"]
     first, *others = only["facts"]["answers"]

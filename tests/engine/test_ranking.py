@@ -140,7 +140,7 @@ def test_a_finding_explains_only_the_idle_time_that_it_shares_with_a_symptom() -
     assert rest(finding("A001", 15)) == ("A001", 85)
     assert rest(finding("A001", 9)) == (None, 100)
     assert rest(finding("B001", 90)) == (None, 100)
-    # The idle causes in the evidence of a finding are more exact than those in the findings that it explains.
+    # The idle causes in a finding's own evidence are more exact than those in the findings that it explains.
     own = [{"cause": "copy", "ns": 50}, {"cause": "optimizer", "ns": 300}, {"cause": "queued", "ns": 900}]
     assert rest(replace(finding("A001", 90), evidence={"idle_causes": own})) == ("A001", 75)
     # Third-party rules may put anything into their evidence.

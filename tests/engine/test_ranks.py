@@ -1,4 +1,4 @@
-"""Many ranks are analysed separately and joined. The report equals that from a single store with all ranks."""
+"""Many ranks are analysed separately and merged. The report equals the report from a single store with all ranks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: i
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of four ranks. The second one is late, the clock of the third is 5 ms ahead, and the fourth computes
+    """A run of four ranks. The second rank is late, the third rank's clock is 5 ms ahead, and the fourth rank computes
     more.
     """
     for rank, events in enumerate(
@@ -195,7 +195,7 @@ def test_a_run_without_readable_files_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_rank_without_device_work_is_a_finding(tmp_path: Path) -> None:
-    """Only the other rank shows that the run has a device."""
+    """Only the trace of the other rank shows that the run has a device."""
     host = [event for event in rank_events() if event["cat"] != "kernel"]
     paths = [write(tmp_path / f"rank{at}.json", events, at, 2) for at, events in enumerate([rank_events(), host])]
 
@@ -251,7 +251,7 @@ def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [rank.rank for rank in report.ranks] == ranks
     assert [rank.offset_ns for rank in report.ranks] == [0, -10_000, -90_000]
     assert report.summary["steps"].value == 3
-    # With a user's rule, each trace is a task of its own.
+    # With a user's rule, each trace is a separate task.
     apart = analyze([str(tmp_path)], [*only("COL103"), rule("USR904", "SELECT 'never' AS subject WHERE false")])
     assert [one.rank for one in apart.steps] == ranks
     assert as_dict(apart) == as_dict(report)

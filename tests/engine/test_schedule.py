@@ -36,14 +36,14 @@ RANKS = 3
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of three ranks, the last of which computes longest."""
+    """A run of three ranks, of which the last computes for the longest time."""
     for rank in range(RANKS):
         (tmp_path / f"rank{rank}.json").write_bytes(trace(rank))
     return tmp_path
 
 
 def test_workers_import_nothing_from_the_working_directory(folder: Path, tmp_path: Path) -> None:
-    """The folder of traces may hold a module with the name of one that multiprocessing imports."""
+    """The folder of traces may contain a module that shadows one of multiprocessing's imports."""
     for name in ("multiprocessing", "random", "perftool", "sitecustomize"):
         (folder / f"{name}.py").write_text("import os; os.open(__file__ + '.ran', os.O_CREAT)\n")
     program = tmp_path / "bin" / "program"
@@ -83,7 +83,7 @@ def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, i
         done = re.match(r"(\d+) of", stage)
         if not killed and done and int(done[1]) >= after:
             for pid in pids():
-                # A process without work may just have ended.
+                # An idle process may have ended in the meantime.
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
@@ -135,7 +135,7 @@ def dies_on_rank_2(task: Batch, progress: Any = None, **shared: Any) -> Any:
 
 
 def holds_on(task: Batch, _: Any = None) -> str:
-    """Return at once for rank 0, and otherwise work for a minute in a folder that is removed at the end."""
+    """Return immediately for rank 0. Otherwise, work for a minute in a folder that is removed at the end."""
     if "rank0" in task.files[0].path:
         return "done"
     with tempfile.TemporaryDirectory(dir=Path(task.files[0].path).parent):
@@ -160,7 +160,7 @@ def test_an_interrupt_waits_for_no_worker_and_leaves_no_folder(tmp_path: Path) -
 
 
 def will_not_end(task: Batch, _: Any = None) -> str:
-    """Return at once for rank 0, and otherwise leave a temporary folder behind and ignore SIGTERM."""
+    """Return immediately for rank 0. Otherwise, leave a temporary folder behind and ignore SIGTERM."""
     if "rank0" in task.files[0].path:
         return "done"
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

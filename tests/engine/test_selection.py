@@ -67,8 +67,8 @@ def test_a_retired_code_or_name_means_the_rule_that_took_it_over() -> None:
         ("GAP", "FUS101", "the command line", ("ignoring FUS101 (from the command line) removes no rule",)),
         ("GAP101", "GAP", "the command line", ("ignoring GAP (from the command line) removes no rule",)),
         ("GAP", "GAP101", "the command line", ()),
-        # Three ignores give no message: of a preview rule that does not run anyway, of a rule that only its full code
-        # removes, and in a configuration file, which serves many selections.
+        # Three cases give no message: ignoring a preview rule that does not run anyway, ignoring a rule that only its
+        # full code can remove, and an ignore in a configuration file, which serves many selections.
         ("ALL", "GAP103", "the command line", ()),
         ("GAP", "TRC000", "the command line", ()),
         ("GAP", "FUS101", "x.toml, key ignore", ()),

@@ -45,8 +45,8 @@ def test_without_a_client_the_page_and_the_log_give_the_numbers() -> None:
     report = analyze([str(folder / name) for name in ("server.log", "metrics_before.txt", "metrics_after.txt")])
     assert report.summary["ttft_ms"].value == pytest.approx(2649, abs=20)
     assert report.summary["ttft_p99_ms"].value is None
-    # The mean over those intervals of the log that have requests. Load covered only parts of the first and last
-    # interval.
+    # The mean over the log's intervals with requests. In the first and last interval, there were requests only part of
+    # the time.
     assert report.summary["output_tokens_per_s"].value == pytest.approx(308, rel=0.15)
 
 

@@ -1,4 +1,4 @@
-"""Tests of findings that count the same time."""
+"""Findings that count the same time."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_gains_of_one_fix_add_up_where_their_times_are_disjoint() -> None:
     forward, backward = finding("A001", 300, short_fix="fix"), finding("A001", 200, short_fix="fix")
     assert whole_gains((forward, backward), (0, 100), (100, 300)) == [500, 500]
     assert whole_gains((forward, backward), (0, 100), (50, 300)) == [None, None]
-    # The time of the second one is unknown.
+    # The time of the second finding is unknown.
     assert whole_gains((forward, backward), (0, 100)) == [None, None]
     assert whole_gains((forward, replace(backward, short_fix="other")), (0, 100), (100, 300)) == [None, None]
     assert whole_gains((forward, replace(backward, rank=1)), (0, 100), (100, 300)) == [None, None]
     assert whole_gains((forward, replace(backward, code="B001")), (0, 100), (100, 300)) == [None, None]
-    # More than a step.
+    # Together, the gains exceed a step.
     longer = finding("A001", 800, short_fix="fix")
     assert whole_gains((forward, longer), (0, 100), (100, 300)) == [None, None]
 

@@ -77,7 +77,7 @@ def test_work_of_the_backward_pass_is_named_by_the_line_of_the_forward_op() -> N
 
 
 def test_device_work_of_the_backward_pass_is_named_by_the_line_of_the_forward_op() -> None:
-    """The line to edit is the one with the output layer, not the one that starts the backward pass."""
+    """The line to edit is the line that calls the output layer, not the line that starts the backward pass."""
     hidden, weight, logits = [8, 16], [16, 20_000], [8, 20_000]
 
     def op(name: str, ts: float, dur: float, *dims: list[int], **args: object) -> Event:
@@ -117,7 +117,7 @@ def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
         numbered("<built-in function collect>", 7, 2, 200, 590),
     )
     one = found("GAP106", *STARVED, *stacks)
-    # In this trace, the beginning is cut off, and the same functions were called during the recording.
+    # In this trace, the beginning is missing, and the same functions were called during the recording.
     cut = [{**event, "args": {**event["args"], "Python parent id": 9}} for event in stacks]
 
     assert lines(one)[:2] == [("prog.py", None, "main", 613_000), ("prog.py", 27, "batch_of", 160_000)]
@@ -126,7 +126,7 @@ def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
 
 
 def test_unused_work_of_a_module_is_named_by_the_line_that_calls_the_module() -> None:
-    """As in MAML: two of three calls of a module have no backward pass, and the line of these calls is to be edited."""
+    """As in MAML, two of three calls of a module have no backward pass. The finding names the lines of these calls."""
     backward = "autograd::engine::evaluate_function: AddmmBackward0"
     events = [function("meta.py(39): forward", 1, 1990)]
     for at in (0, 1000):
@@ -211,7 +211,7 @@ def test_code_of_a_package_is_the_place_only_if_the_users_own_code_names_none(tm
     assert places(main, *library, load) == [("train.py", "main"), ("data.py", "load")]
     assert places(*library) == [("timm/models/vit.py", "forward")]
     assert places(main, *library) == [("timm/models/vit.py", "forward"), ("train.py", "main")]
-    # The package that the user's code calls comes before the packages that this package uses.
+    # The package that the user's code calls comes before the packages that this package calls in turn.
     trainer = function("trainer/loop.py(7): fit", 2, 996), function("trainer/data.py(9): read", 10, 600)
     reading = function("columns/table.py(3): parse", 12, 590)
     assert places(main, *trainer, reading)[0] == ("trainer/data.py", "read")

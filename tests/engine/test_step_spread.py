@@ -49,7 +49,8 @@ def test_calls_of_equal_shapes_that_take_longer(tmp_path: Path) -> None:
     ops = [[matmul(0, 0.5 * dur), matmul(0.5 * dur, 0.5 * dur)] for dur in (9900, 12900, 15900, 11900)]
     varies = "calls with equal shapes take longer in slower steps (aten::mm, for example, 7.95 ms instead of 4.95 ms)"
     assert sentence(tmp_path, *ops) == f"{LENGTHS}: {varies}, and the recording does not show why"
-    # The wait may be the reason. If the machine was overloaded, another sentence says that steps became longer.
+    # The wait for a core may be the reason. If the machine was overloaded, another sentence says that steps became
+    # longer.
     assert sentence(tmp_path, *ops, **WAITED) == f"{LENGTHS}: {varies}"
     assert sentence(tmp_path, *ops, **OVERLOADED) == ""
 

@@ -65,7 +65,7 @@ def test_a_backward_pass_makes_a_training_run(tmp_path: Path) -> None:
     added = x("torch::autograd::AccumulateGrad", 310, 5)
 
     assert report_of(forward, tmp_path).run.kind == "inference"
-    # A backward pass without an optimizer may only compute gradients with respect to inputs, for attributions.
+    # Without an optimizer, a backward pass may serve only to compute gradients of inputs, for attributions.
     assert report_of([*forward, backward], tmp_path).run.kind is None
     assert report_of([*forward, backward, added], tmp_path).run.kind == "training"
 
@@ -174,8 +174,8 @@ def context_of(path: Path) -> str:
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
-    """``count`` steps of 4 ms on the CPU. Every second step takes ``long`` us instead and does ``work`` after its first
-    4 ms.
+    """``count`` steps of 4 ms on the CPU. Every second step instead takes ``long`` us, and does ``work`` after its
+    first 4 ms.
     """
     events, ts = [], 0.0
     for number in range(count):
@@ -207,7 +207,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
 def test_long_steps_further_apart_than_the_two_groups_have_no_length(
     longest: int, lengths: int, tmp_path: Path
 ) -> None:
-    """The steps of a recording on a busy machine. The long ones differ by up to 712 ms, but the two groups only by 232
+    """The steps of a recording on a busy machine. The long steps differ by up to 712 ms, but the two groups by only 232
     ms.
     """
     events, ts = [], 0
@@ -516,7 +516,7 @@ def test_an_optimizer_with_a_large_share_of_the_time_is_named(tmp_path: Path) ->
     assert "The optimizer (SparseAdam) takes 40.0 % of the time." in said("SparseAdam", 4000)
     assert "The optimizer (Adamax) takes 30.0 % of the time." in said("Adamax", 3000, *lookahead)
     assert "The optimizer" not in said("SparseAdam", 1000)
-    # The first finding, which is about Adam, says so already.
+    # The first finding, which is about Adam, already says this.
     assert "The optimizer" not in said("Adam", 4000)
 
 
@@ -725,7 +725,7 @@ def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) 
 
 
 def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_its_op(tmp_path: Path) -> None:
-    """In the second recording, a different call is interrupted in each step."""
+    """In the second recording, a different call is the slow one in each step."""
 
     def recorded(long: int, times: int) -> bytes:
         events = [python("run.py(3): <module>", 0, 20_000, 1)]
@@ -749,8 +749,8 @@ def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_it
 
 
 def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -> None:
-    """The verdict also names what the outermost function computes outside of modules. The function that runs the
-    backward pass does not get its time.
+    """The verdict also names what the outermost function computes outside of modules. The time of the backward pass
+    does not count for the function that runs it.
     """
 
     def forward(name: str, at: int, dur: int, number: int) -> Event:

@@ -1,4 +1,4 @@
-"""Waiting ranks: what share of their collectives is waiting, for whom, and in which groups."""
+"""Waiting ranks: what share of their time in collectives they spend waiting, for which ranks, and in which groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""all_reduce_gradients on two gloo processes of this machine, and on a single process."""
+"""all_reduce_gradients in two gloo processes on this machine, and in a single process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def mean_of_the_ranks(rank):
 
 
 def reference(model, dtype):
-    """Reduce each parameter with an all-reduce of its own, in `dtype`."""
+    """Reduce each parameter with a separate all-reduce, in `dtype`."""
     for parameter in model.parameters():
         if parameter.grad is not None:
             reduced = parameter.grad.to(dtype) * (1.0 / RANKS)

@@ -1,4 +1,4 @@
-"""Exchanges of state_dict between fused optimizers and those of torch.optim."""
+"""Fused optimizers load the state_dict of torch.optim's optimizers, and vice versa."""
 
 from __future__ import annotations
 

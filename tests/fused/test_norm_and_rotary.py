@@ -33,7 +33,7 @@ from perftool.fused import (
     ],
 )
 def test_rms_norm(dtype, of_gamma, result):
-    """If the dtypes differ, the result has the wider one, as on a Gaudi."""
+    """If the dtypes differ, the result has the wider dtype, as on a Gaudi."""
     torch.manual_seed(0)
     x = torch.randn(3, 5, 16, dtype=dtype, requires_grad=True)
     gamma = torch.randn(16, dtype=of_gamma, requires_grad=True)

@@ -96,8 +96,8 @@ def test_adagrad_keeps_a_rate_per_group_and_warns_of_the_difference():
 @STAGES
 @pytest.mark.parametrize("bias_correction", [True, False])
 def test_adamw_adds_eps_to_the_plain_root(monkeypatch, backend, bias_correction):
-    """Compares with a loop in double precision over the definition. The gradients are near eps, where torch's form
-    differs.
+    """Compare with a loop that follows the definition in double precision. The gradients are near eps, where torch's
+    formula gives other results.
     """
     monkeypatch.setattr(dispatch, "wanted", backend)
     ours = parameters()

@@ -171,7 +171,7 @@ def test_fast_softmax_is_accepted_in_bfloat16_and_stays_close_to_the_exact_resul
 
 
 class CountElements(torch.utils._python_dispatch.TorchDispatchMode):
-    """Keeps the largest number of elements in the result of any operator."""
+    """Keeps the number of elements of the largest result of any operator."""
 
     largest = 0
 

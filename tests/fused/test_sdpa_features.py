@@ -97,7 +97,7 @@ def test_valid_lengths_equal_attention_on_each_sequence_alone(padding, dtype, re
     for index, length in enumerate(lengths.tolist()):
         rows = slice(6 - length, 6) if padding == "left" else slice(0, length)
         alone, _ = attention(*(tensor[index : index + 1, :, rows] for tensor in tensors), None, True)
-        # Processors round narrow matmuls differently. The values are around one.
+        # Processors round matmuls in bfloat16 differently. The values are around 1.
         close = {"rtol": 2e-2, "atol": 1e-2} if dtype == torch.bfloat16 else {}
         torch.testing.assert_close(out[index : index + 1, :, rows], alone, **close)
         assert out[index].count_nonzero() == alone.count_nonzero()

@@ -209,7 +209,9 @@ class Classifier(nn.Module):
 
 
 class CapturedTraining:
-    """A hand-written training loop. The first batch captures a step on placeholders, and later batches replay it."""
+    """A hand-written training loop. For the first batch, it captures a step that reads placeholder tensors; for later
+    batches, it replays that step.
+    """
 
     def __init__(self, batch_size):
         self.graph = HPUGraph()

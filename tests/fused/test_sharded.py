@@ -35,7 +35,7 @@ MAKERS = {
 
 
 def network():
-    """Layers, some of which have sizes that the number of ranks does not divide."""
+    """Layers, some with sizes that are not divisible by the number of ranks."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1), nn.Tanh(), nn.Linear(1, 3))
 

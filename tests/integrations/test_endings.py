@@ -38,7 +38,7 @@ TERM = "os.kill(os.getpid(), signal.SIGTERM)"
 
 
 def ended(folder: Path, saving: str, then: str) -> tuple[int, bool]:
-    """The exit code of a watched process, and whether it saved its recording."""
+    """The exit code of a process that ``Endings`` watches, and whether the process saved its recording."""
     place = folder / "saved"
     command = [*warm_python(), "-c", BEGIN.format(saving=saving) + then, str(place)]
     return subprocess.run(command, timeout=60, check=False).returncode, place.exists()

@@ -1,7 +1,7 @@
 """Fifty ways to end a recorded training run, each of which must leave a readable recording. The training is ordinary: a
-loader, checkpoints every few steps, a log, mixed precision and gradient clipping. It runs under ``record``, with a
-``torch.profiler`` of its own, in Lightning's Trainer, in Hugging Face's Trainer, and on two processes of torchrun. It
-ends in the fifth recorded step or earlier.
+loader, checkpoints every few steps, a log, mixed precision and gradient clipping. It runs under ``record``, with its
+own ``torch.profiler``, in Lightning's Trainer, in Hugging Face's Trainer, and on two processes of torchrun. It ends in
+the fifth recorded step or earlier.
 """
 
 from __future__ import annotations

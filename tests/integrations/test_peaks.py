@@ -30,7 +30,7 @@ def test_the_written_peaks_are_read_as_a_device(tmp_path: Path) -> None:
 
 
 def test_a_product_and_a_copy_have_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Where CPU time equals wall time, the measurement cannot notice that the machine is busy.
+    # If CPU time equals wall time, the measurement does not notice that the machine is busy.
     monkeypatch.setattr(time, "process_time", time.perf_counter)
     found = measured_peaks(0.001)
     # Even the slowest machine exceeds ten million multiplications a second, and none reaches a PFLOP/s.

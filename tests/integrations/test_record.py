@@ -133,7 +133,7 @@ def test_two_recordings_of_one_second_have_two_folders(tmp_path: Path, monkeypat
         assert (first.name, second.name) == ("2026-01-02_03-04-05", "2026-01-02_03-04-05_2")
         assert first.stat().st_mode & 0o022 == 0
         (second / "trace").touch()
-        # A link may lead anywhere.
+        # A link is not followed, because it may lead anywhere.
         (tmp_path / "2026-01-02_03-04-05_3").symlink_to("gone")
         with record._own_folder(tmp_path) as third:
             assert third.name == "2026-01-02_03-04-05_4"
@@ -182,7 +182,7 @@ def test_a_long_file_of_notes_is_skipped(tmp_path: Path, monkeypatch: pytest.Mon
     assert Plan(str(tmp_path), str(tmp_path)).notes_left() == []
 
 
-# Leaves a process that fills the folder of notes for 8 seconds.
+# Leaves a process behind that keeps filling the folder of notes for 8 seconds.
 FILLS = """
 import json, os, time
 notes = json.loads(os.environ["PERFTOOL_RECORD"])["notes"]
@@ -298,7 +298,7 @@ def test_our_hook_causes_no_warning_about_global_hooks(tmp_path: Path) -> None:
 
 
 def test_the_report_follows_the_output_of_a_program_that_looks_for_pytorch(tmp_path: Path) -> None:
-    # Only looking for PyTorch must not import it.
+    # A program that only looks for PyTorch must not import it.
     looked = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
     done = run(tmp_path, looked + TRAIN.format(body="pass"), report=True, fresh=True)
 
@@ -321,7 +321,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "slow_training.py"
 
 
 def test_findings_name_the_lines_that_cause_them(tmp_path: Path) -> None:
-    """The wait for a loader, slow Python and an unfused optimizer. Reading a scalar costs nothing on a CPU."""
+    """The causes are a wait for the loader, slow Python and an unfused optimizer. Reading a scalar costs nothing on a
+    CPU.
+    """
     done = run(tmp_path, EXAMPLE.read_text())
     assert done.returncode == 0
     [trace] = (tmp_path / "perftool_record").glob("*/*")
@@ -507,7 +509,7 @@ for batch in loader:
 
 
 def test_the_recording_of_a_loader_has_no_search_for_optimizers(tmp_path: Path) -> None:
-    """The recorder looked through all objects at each batch, and the profiler recorded each of these million calls."""
+    """The recorder used to search all objects at each batch, and the profiler recorded each of the million calls."""
     assert run(tmp_path, LOADER).returncode == 0
 
     [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
@@ -586,7 +588,7 @@ def test_a_program_that_gives_up_its_rights_runs_on_and_record_says_why(
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     source = "import os, resource\n" + TRAIN.format(body=f"if number == 4: {body}") + "sys.exit(11)"
-    # Without further files or descriptors, Python cannot import what it has not imported yet.
+    # A Python that can open no more files cannot import what it has not imported yet.
     done = run(tmp_path, source, fresh="chroot" in body or "NOFILE" in body)
 
     assert (done.returncode, done.stdout) == (11, "over\n")

@@ -63,7 +63,7 @@ def ended() -> list[int]:
 
 @pytest.fixture(autouse=True)
 def no_hook_stays() -> Iterator[None]:
-    """Once code was compiled, the recorder's global hook stays. It must not reach other tests."""
+    """Once code has been compiled, the recorder's global hook stays. Keep it from affecting other tests."""
     counters.clear()
     yield
     _global_forward_pre_hooks.clear()
@@ -129,7 +129,7 @@ def test_an_optimizer_that_steps_in_the_backward_pass_ends_no_step(ended: list[i
         assert (ended, steps.in_backward) == ([], True)
         for _ in torch.utils.data.DataLoader([1, 2, 3]):
             weight.sum().backward()
-        # The fetch that finds no more batches counts, too.
+        # The last fetch, which finds no more batches, counts too.
         assert len(ended) == 4
     finally:
         steps.close()
@@ -328,7 +328,7 @@ def test_saving_a_trace_does_not_set_the_mask_of_new_files(tmp_path: Path, monke
 
 
 def test_threads_that_train_at_once_record_one_of_them(tmp_path: Path) -> None:
-    """The second thread takes a step while the profiler of the first one starts up."""
+    """The second thread takes a step while the profiler of the first thread starts up."""
     code = """
 import sys, threading, torch
 from perftool.integrations.activities import torch_profiler
@@ -574,7 +574,7 @@ except OutOfTime:
 
 
 def test_an_exception_of_the_programs_signal_handler_reaches_the_program_after_the_recording(tmp_path: Path) -> None:
-    """A time limit that raises an exception was lost if the signal came while the trace was saved."""
+    """A time limit that raises an exception used to be lost if its signal came while the trace was being saved."""
     done = run(tmp_path, LIMITED)
 
     assert (done.returncode, done.stdout) == (0, "out of time in step 8 True\n")
@@ -596,7 +596,7 @@ print("evaluated")
 
 
 def test_a_recording_ends_if_the_steps_of_the_program_stop(tmp_path: Path) -> None:
-    """PyTorch keeps every later call in memory: 0.5 s of Python took 4 GB."""
+    """Until the recording ends, PyTorch keeps every call in memory: 0.5 s of Python took 4 GB."""
     called = "called = lambda: bool(list(__import__('pathlib').Path('perftool_record').glob('*/*.trace.json*')))\n"
     done = run(tmp_path, called + STOPPED)
 
@@ -678,7 +678,7 @@ print("traced")
 
 
 def test_a_recording_does_not_end_early_while_the_program_is_traced(tmp_path: Path) -> None:
-    """Stopping the profiler is an op, which the trace would contain: PyTorch crashed."""
+    """Stopping the profiler is an op, which would become part of the traced graph: PyTorch crashed."""
     done = run(tmp_path, TRACED)
 
     assert (done.returncode, done.stdout) == (0, "traced\n")
@@ -701,7 +701,7 @@ print("done")
 
 @pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="needs stances of torch.compile")
 def test_a_module_that_is_compiled_in_place_is_compiled_once(tmp_path: Path) -> None:
-    """Its code depends on the number of global hooks, which the recorder changed after the first step."""
+    """The compiled code depends on the number of global hooks, which the recorder used to change after a step."""
     done = run(tmp_path, COMPILED)
 
     assert (done.returncode, done.stdout) == (0, "done\n")

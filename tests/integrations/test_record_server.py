@@ -32,7 +32,7 @@ TRACE = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts":
 # Sent one byte at a time.
 DRIPS = b"# a page\n" * 200
 CHUNKS = b"2\r\n#\n\r\n" * 100_000 + b"0\r\n\r\n"
-# Python would read all that follows.
+# Python would read everything that follows.
 NEGATIVE = b"-1\r\n" + b"#" * 1_000_000
 
 
@@ -225,7 +225,7 @@ def test_a_signal_stops_the_profiler_and_then_soon_ends_record(
 
 
 def _listening(proc: Path, words: list[str], variables: list[str]) -> Path:
-    """Create a process in ``proc`` that listens on port 0x1FBB."""
+    """Create the entries in ``proc`` for a process that listens on port 0x1FBB."""
     process = proc / "42"
     (process / "fd").mkdir(parents=True)
     (proc / "net").mkdir()

@@ -1,4 +1,4 @@
-"""The recording is saved first. If an addition to it fails, only that addition is lost."""
+"""The recording is saved before anything is added to it. If an addition fails, only that addition is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection as Gaudi users write it: a moving average of the model, work deferred to the end of a step, memory."""
+"""Detection as Gaudi users write it: a moving average of the model, deferred work, and memory statistics."""
 
 import copy
 import threading
