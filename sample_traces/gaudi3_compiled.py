@@ -1,7 +1,7 @@
 """A small Gaudi 3 run in eager and compile mode: half-die lane names, recipe events (generation C of tests/builders).
 
-Three steps replay one compiled graph and launch a handful of eager ops; a partial batch in the third step
-brings a new shape, so a recipe is compiled and added to the cache in the middle of it.
+Three steps replay one compiled graph and launch a handful of eager ops. A partial batch brings a new shape to the
+third step, so a recipe is compiled and added to the cache in the middle of that step.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ def gemm(m: int, n: int, k: int, dtype: str, *, count: int = 1, beside: bool = F
 
 
 def stream(name: str, elements: int, passes: float, dtype: str, *, group: int = 0, beside: bool = False) -> Kernel:
-    """A TPC kernel that moves ``passes`` times its elements, on a third of the TPCs."""
+    """A TPC kernel that moves its elements ``passes`` times, on a third of the TPCs."""
     dur = max(2.5, elements * passes * _BYTES[dtype] / _STREAM_BYTES_PER_US)
     label = f"{name}_{_SUFFIX[dtype]}"
     return Kernel("TPC", label, round(dur, 3), dtype, _TPC_GROUPS[group % 3], beside)
 
 
 def embedding(length: int, dtype: str) -> tuple[Kernel, ...]:
-    """Look up and pad token vectors from the batch's own length to the model's, then normalise."""
+    """Look up token vectors, pad them from the batch's length to the model's, and normalise them."""
     return (
         stream("gather_fwd", BATCH * length * HIDDEN, 2, dtype),
         stream("pad_fwd", TOKENS * HIDDEN, 2, dtype, group=1),
@@ -45,7 +45,7 @@ def embedding(length: int, dtype: str) -> tuple[Kernel, ...]:
 
 
 def attention(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
-    """Self-attention as separate matmuls and softmax; ``passes`` 2 is its backward."""
+    """Self-attention as separate matmuls and softmax, or its backward pass if ``passes`` is 2."""
     head = HIDDEN // HEADS
     products = [gemm(TOKENS, HIDDEN, HIDDEN, dtype) for _ in range(4 * passes)]
     scores = [gemm(SEQUENCE, SEQUENCE, head, dtype, count=BATCH * HEADS) for _ in range(passes)]
@@ -57,7 +57,7 @@ def attention(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
 
 
 def mlp(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
-    """The two wide matmuls of a layer with GELU and normalisation; ``passes`` 2 is its backward."""
+    """The two wide matmuls of a layer with GELU and normalisation, or their backward pass if ``passes`` is 2."""
     up = [gemm(TOKENS, INNER, HIDDEN, dtype) for _ in range(passes)]
     down = [gemm(TOKENS, HIDDEN, INNER, dtype) for _ in range(passes)]
     gelu = stream("gelu_fwd" if passes == 1 else "gelu_bwd", TOKENS * INNER, 2, dtype, group=1)
@@ -66,7 +66,7 @@ def mlp(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
 
 
 def head(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
-    """Vocabulary scores of the predicted tokens and their loss."""
+    """The vocabulary scores of the predicted tokens, and the loss."""
     product = [gemm(PREDICTED, VOCABULARY, HIDDEN, dtype) for _ in range(passes)]
     loss = stream("sparse_softmax_cross_entropy_fwd", PREDICTED * VOCABULARY, 3, dtype)
     return (stream("index_select_fwd", PREDICTED * HIDDEN, 2, dtype, group=1), *product, loss)
@@ -88,6 +88,6 @@ def fused_layer(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
 
 
 def parameter_sizes() -> list[int]:
-    """Elements of every trainable tensor."""
+    """The number of elements of every trainable tensor."""
     layer = [HIDDEN * HIDDEN, HIDDEN] * 4 + [HIDDEN * INNER, INNER, INNER * HIDDEN, HIDDEN] + [HIDDEN] * 4
     return [VOCABULARY * HIDDEN, SEQUENCE * HIDDEN, HIDDEN, HIDDEN] + layer * LAYERS

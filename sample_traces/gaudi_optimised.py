@@ -1,4 +1,4 @@
-"""The same run after the advice was followed: BF16, HPU graphs, a fused optimizer, a hidden loader."""
+"""The same run after following the advice: BF16, HPU graphs, a fused optimizer, and overlapped data loading."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _step(state: Run, number: int, submitted: list[float]) -> None:
         state.replay(_FORWARD)
         state.replay(_BACKWARD)
         _optimize(state)
-        # One step stays in flight: the host sleeps until the device finished the step before this one.
+        # One step stays in flight: the host sleeps until the device has finished the previous step.
         state.wait(submitted[-1])
         submitted.append(state.device_free)
 

@@ -1,8 +1,8 @@
 """A small virtual Gaudi in lazy mode: host clocks, a launch thread and first-in-first-out engines.
 
 It orders events so that a sample cannot contradict itself: a launch precedes its work, work starts when the
-device is free, and a host that waits wakes up after the work ended. It also collects the console
-log and the metrics of the same run. Times are microseconds after the base of the trace.
+device is free, and a host that waits wakes up after the work has ended. It also collects the console
+log and the metrics of the same run. Times are in microseconds after the base of the trace.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Run:
         return self.trace if self.recording else self._silent
 
     def start_recording(self) -> None:
-        """Open the window; work that was launched before it but starts inside it is recorded."""
+        """Open the window. Work that was launched earlier but starts inside the window is recorded."""
         self.recording = True
         for begin, kernel, recipe in self._spill:
             if begin >= self.now:
@@ -198,13 +198,13 @@ class Run:
     # Waiting and copying -----------------------------------------------------------------------------
 
     def wait(self, until: float) -> None:
-        """Block the host until the device reached a point in time."""
+        """Block the host until the device has reached a point in time."""
         woken = max(until + 8.0, self.now + 4.0)
         self.out.synapse("synEventSynchronize", self.now, woken - self.now, args={"eventHandle": "0x7f30c40022a0"})
         self.now = woken
 
     def copy_in(self, size: int, shape: list[int], dtype: str, *, pinned: bool = False) -> None:
-        """``Tensor.to("hpu")``: pageable and blocking unless ``pinned`` (then it returns at once)."""
+        """``Tensor.to("hpu")``: pageable and blocking, or pinned and returning immediately if ``pinned``."""
         copy = self.op("aten::copy_", dims=[shape, shape], types=[dtype, dtype])
         with self.op("aten::to"), self.op("aten::_to_copy"), copy:
             self._host_to_device(size, pinned)

@@ -1,6 +1,6 @@
-"""Makes every sample again, or those named: ``python sample_traces/refresh.py [NAMES]``. Needs PyTorch and g++.
+"""Recreates all samples, or only NAMES: ``python sample_traces/refresh.py [NAMES]``. Needs PyTorch and g++.
 
-A name is that of a recording (``healthy``), of a benchmark (``fused_adamw``), or ``gaudi`` for those made by hand.
+A name is a recording (``healthy``), a benchmark (``fused_adamw``), or ``gaudi`` for the samples made by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BY_HAND = "gaudi"
 
 
 def main(names: list[str]) -> None:
-    """Run the makers of ``names``, or all; exits with a message for a name that none of them knows."""
+    """Recreate the samples ``names``, or all samples. Exit with a message if a name is unknown."""
     groups = {
         "make_gaudi_samples.py": [BY_HAND],
         "record/all.py": list(SCRIPTS),

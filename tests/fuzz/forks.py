@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _import_what_an_analysis_imports() -> None:
-    """A fork analyses something, because the database of an analysis in this process would not survive a fork."""
+    """Run a trial analysis in a fork: if this process ran it, later forks would inherit a database that cannot work."""
     with tempfile.TemporaryDirectory() as folder:
         path, names = Path(folder) / "trace.json", Path(folder) / "modules"
         path.write_bytes(_EMPTY)

@@ -3,7 +3,7 @@
     python tests/fuzz/run.py [--minutes 10] [--first NUMBER] [TARGET ...]
     python tests/fuzz/run.py --again NUMBER TARGET
 
-Each input is made from its number alone. The targets take turns, each in a separate process, which may crash. An input
+Each input follows from its number alone. The targets take turns, each in a separate process, which may crash. An input
 fails when it raises anything but our errors, ends its process, or costs more time or memory than its length allows
 (``worker.py``). A failing input is kept in ``fuzz-found/TARGET-NUMBER``, one for each place in the code that fails.
 """
@@ -41,7 +41,7 @@ class Tally:
     largest: tuple[int, int] = (0, 0)
 
     def add(self, answer: dict) -> str | None:
-        """Count an answer of a worker. Returns the failure if it is a new one."""
+        """Count an answer of a worker, and return the failure if it is new."""
         number = answer["number"]
         self.next, self.inputs = number + 1, self.inputs + 1
         self.slowest = max(self.slowest, (answer.get("cpu_s", 0.0), number))

@@ -1,7 +1,7 @@
 """Inputs with shapes for which joins or readers once took quadratic time or memory.
 
 Each may take ten times the time and four times the memory of a good input of the same kind and size. A cost below
-``FREE`` needs no comparison. Imports take no time, because the commands run in forks of a process that has made them.
+``FREE`` needs no comparison. Imports do not count, because the commands run in forks of a process that has done them.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _frame(name: str, at: float, dur: float, tid: int) -> Event:
 
 
 def _save(number: int, dur: float) -> list[Event]:
-    """A checkpoint on a thread of its own, and a stretch of the profiler's own work."""
+    """A checkpoint on a separate thread, and an interval of the profiler's own work."""
     return [
         _frame("torch/serialization.py(500): save", number / 1000, dur, 200 + number),
         _frame("torch/profiler/profiler.py(500): step", 40 * number, 20, 5),
@@ -383,7 +383,7 @@ def _embeddings(height: Callable[[int], int]) -> bytes:
 
 
 def _sparse(rows: Callable[[int], int]) -> bytes:
-    """Sparse matrices with ``rows`` rows that are converted to dense ones, and matmuls with them."""
+    """Sparse matrices with ``rows`` rows that are converted to dense matrices, and matmuls with them."""
     events = _steps(5, 2_400_000)
     for at in range(24_000):
         begin, shape = 100 * at, [rows(at), 999]

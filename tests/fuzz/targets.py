@@ -64,9 +64,7 @@ class Target:
 
 
 def attempt(target: Target, data: bytes, memory: bool = True) -> None:
-    """Run ``target`` on ``data``. Raises every error except PerfToolError, and AssertionError if the run costs too
-    much.
-    """
+    """Run ``target`` on ``data``. Catch only PerfToolError, and raise AssertionError if the run costs too much."""
     with (
         tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder,
         bounded(len(data), memory),

@@ -1,4 +1,4 @@
-"""The devices that names in traces stand for. Every figure must state its source."""
+"""Names in traces identify devices. Every figure about a device must state its source."""
 
 from __future__ import annotations
 

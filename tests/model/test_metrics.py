@@ -1,4 +1,4 @@
-"""The single list of metrics in the summary."""
+"""One list contains all metrics of the summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_list_of_metrics_matches_the_summary() -> None:
     named = {
         word for word in WORDS.findall(sql) if word in metric_names() or word.endswith(("_ratio", "_ms", "_bytes"))
     }
-    # Servers use this name for the time in the queue, which the summary calls queue_time_ms.
+    # Servers use this name for queue time, which the summary calls queue_time_ms.
     assert named - {"queue_ms"} == set(metric_names())
 
 

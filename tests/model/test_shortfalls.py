@@ -1,4 +1,4 @@
-"""The shares of peak rates that devices can reach, and the meaning of kernel names."""
+"""What share of its peak rates a device can reach, and what kernel names mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Halves of surrogate pairs, which Python reads but cannot write."""
+"""Lone surrogates, which Python can read but not write."""
 
 from __future__ import annotations
 

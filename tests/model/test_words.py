@@ -1,4 +1,4 @@
-"""The word that a run uses for its steps."""
+"""What reports call the steps of a run."""
 
 from __future__ import annotations
 

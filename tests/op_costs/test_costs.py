@@ -1,4 +1,4 @@
-"""Compares the costs of ops with another tool's on one recording, with PyTorch's counter and with PyTorch's
+"""Compares the costs of ops with another tool's costs for one recording, with PyTorch's counter and with PyTorch's
 signatures.
 """
 

@@ -85,7 +85,7 @@ def test_perfetto_shows_the_annotations(tmp_path: Path, annotated) -> None:
     )  # fmt: skip
     assert (example[0], example[2:]) == ("GAP102 dataloader-wait", ("1010000", "700000", "0", ours))
     assert {row[0] for row in idle} == {"idle time by cause"}
-    # The whole window, except for the two stretches in which the device works.
+    # The whole window, except for the two intervals during which the device works.
     assert sum(int(str(row[3])) for row in idle) == 2_000_000 - 2 * 200_000
     assert counters == [
         *(("device busy", ts, value) for ts, value in (("0", 0), ("760000", 1), ("960000", 0), ("1760000", 1),

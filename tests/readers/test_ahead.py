@@ -26,7 +26,7 @@ def test_at_most_one_item_more_than_the_limit_is_made() -> None:
     with Ahead(source(), 2) as items:
         assert next(items) == 0
     # One item was taken, two are waiting, and the thread holds one. When the iterator is closed, the thread reads at
-    # most one more.
+    # most one more item.
     assert len(made) <= 6
 
 

@@ -57,5 +57,5 @@ def test_results_and_reports_of_empty_lists_are_not_read(tmp_path: Path) -> None
     reading = client_result.read(str(tmp_path / "both.json"))
     assert reading.results == ()
     assert [issue.kind for issue in reading.issues] == ["bad JSON"]
-    # A different version is an error.
+    # If read_saved parsed the file, it would reject the version with an error.
     assert read_saved(str(tmp_path / "both.json")) is None

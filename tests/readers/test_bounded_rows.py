@@ -1,4 +1,4 @@
-"""Texts with millions of short rows: readers keep a limited number of them, and say so."""
+"""If a text contains millions of short rows, readers keep a limited number of them and report the rest."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def in_object(events: str, before: dict[str, object] = HEAD, after: dict[str, ob
 
 
 def head_on_lines(event: Event, *lines: tuple[str, ...]) -> str:
-    """An event as Kineto writes it: a line with the keys of each of ``lines``, then args."""
+    """An event as Kineto writes it: a line for each group of keys in ``lines``, followed by args."""
     pieces = [", ".join(f"{dump(key)}: {dump(event[key])}" for key in line if key in event) for line in lines]
     if "args" in event:
         members = ",\n      ".join(f"{dump(key)}: {dump(value)}" for key, value in event["args"].items())

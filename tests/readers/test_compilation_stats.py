@@ -10,7 +10,7 @@ from perftool.model.records import CompilationRecord
 from perftool.readers import text_input
 from perftool.readers.metrics import compilation_stats
 
-# Made by hand from the source code of the writer: three runs of one graph, the second of which is a cache hit.
+# Handwritten to match the source code of the writer: three runs of one graph, the second of which is a cache hit.
 STATS = """\
 [{"000000000": {"shapes": {"0_a": "[2,3]"}, "compilations": \
 [{"recipe": 8231904, "scope": "STATIC", "result": "OK"}]}},

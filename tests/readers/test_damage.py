@@ -248,7 +248,7 @@ def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
 
 
 def whole_events(cut: bytes) -> tuple[int, bool]:
-    """The number of complete events in ``cut``, and whether their array is closed. Reads character by character."""
+    """The number of complete events in ``cut``, counted character by character, and whether their array is closed."""
     depth, inside, escaped, count, closed = 0, False, False, 0, False
     for char in cut.decode(errors="ignore"):
         if inside:

@@ -1,4 +1,4 @@
-"""Finds the files to read from the paths on the command line."""
+"""The paths on the command line determine which files are read."""
 
 from __future__ import annotations
 

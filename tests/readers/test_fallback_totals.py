@@ -90,7 +90,7 @@ def test_the_order_of_files_changes_no_count(first: list[FallbackRecord], second
 
 
 def test_the_cost_of_calls_does_not_grow_with_the_ops_that_tables_list() -> None:
-    """With 30,000 ops and 30,000 calls, this took 35 s. With 3,000 overloads of an op with 3,000 types, it took 859
+    """Totals for 30,000 ops and 30,000 calls took 35 s. Totals for 3,000 overloads of an op with 3,000 types took 859
     MiB.
     """
     overloads, ops, calls = 200, 5000, 20_000

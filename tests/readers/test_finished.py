@@ -26,7 +26,7 @@ def test_a_rewritten_file_is_reported_again_but_a_reappearing_one_is_not() -> No
     watched = Watched()
     looks: list[list[FileState]] = [[state("a")], [state("a")], [], [state("a")], [state("a")]]
     assert [watched.finished(look) for look in looks] == [[], [state("a")], [], [], []]
-    # Another file was renamed over the first one.
+    # Another file was renamed over the first file.
     assert [watched.finished([state("a", 10, 7)]) for _ in range(3)] == [[], [state("a", 10, 7)], []]
 
 

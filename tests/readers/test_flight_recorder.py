@@ -272,7 +272,7 @@ def done(group: str) -> int:
 
 
 def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[dict[str, Any]]]) -> list[str]:
-    """The messages about a run with these ``groups``. ``called`` contains the entries in the dump of each rank."""
+    """The messages about a run with these ``groups``. ``called`` maps each rank to the entries in its dump."""
     for rank, entries in called.items():
         content = dumped(*entries)
         content["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}

@@ -1,5 +1,5 @@
-"""Many patterns, matched in one pass, give the results of fnmatch. The time does not depend on how much of each pattern
-matches."""
+"""Matching many patterns in one pass gives the same results as fnmatch. The time does not depend on how much of each
+pattern matches."""
 
 from __future__ import annotations
 

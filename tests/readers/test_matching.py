@@ -1,4 +1,4 @@
-"""Patterns match as in a shell, and their cost is limited to the folders that they visit."""
+"""Patterns match as in a shell, and the cost of matching depends only on the folders that they visit."""
 
 from __future__ import annotations
 

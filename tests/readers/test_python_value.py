@@ -1,4 +1,4 @@
-"""Untrusted text with values as Python prints them."""
+"""Parses untrusted text that contains values as Python prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a folder with several runs, the newest complete run is read, or the one that the user requested."""
+"""From a folder with several runs, the newest complete run is read, or the run that the user requested."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_drafts_with_an_efficiency_of_nan_are_not_totals() -> None:
 
 @pytest.mark.parametrize(("tokens", "ms"), [("00", "7.00"), ("3", "999999999999999.00")])
 def test_impossible_numbers_in_a_log_are_ignored(tokens: str, ms: str) -> None:
-    """A step without tokens would lead to a division by zero, and such a time does not fit into 64-bit nanoseconds."""
+    """Zero tokens would lead to a division by zero, and the long time does not fit into 64-bit nanoseconds."""
     found = _read(
         f"{V0}Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 75.3 tokens/s, Running: 6 reqs",
         "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.642, System efficiency: "

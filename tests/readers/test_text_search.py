@@ -1,4 +1,4 @@
-"""Every way of searching finds the same lines with any of many texts."""
+"""Every search method finds the same lines that contain any of many texts."""
 
 from __future__ import annotations
 

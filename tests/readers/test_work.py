@@ -30,7 +30,7 @@ BROKEN = b'{"ph":"X","name":"a,"ts":1 1,"dur":[}'
 
 
 def half_nested(size: int) -> bytes:
-    """Events that never end, each inside the previous one."""
+    """Events that never end, each nested in the previous event."""
     return (b'{"ph":"X","args":{"a":[1},' * (size // 26 + 1))[:size]
 
 
@@ -264,15 +264,15 @@ def test_deep_arguments_keep_their_event() -> None:
     deep = b'{"ph":"X","name":"deep","ts":1,"dur":1,"args":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}"
     whole = read_names(b'{"traceEvents":[' + EVENT + b"," + deep + b"]}")
     assert whole == (["a", "deep"], "ok", [])
-    # Near the damage, each event is parsed on its own by a parser that rejects such depth. The loss is reported.
+    # Near the damage, each event is parsed on its own by a parser that rejects such deep nesting. The loss is reported.
     names, status, kinds = read_names(b'{"traceEvents":[' + deep + b',{"ph":"X","name":"tab\there","ts":1,"dur":1}]}')
     assert (names, status) == (["tab\there"], "repaired")
     assert "dropped events" in kinds
 
 
 def read_names(data: bytes) -> tuple[list[str], str, list[str]]:
-    """The names, the status and the kinds of issues. Ignores arguments, because Python's own parser rejects such
-    depth.
+    """The names, the status and the kinds of issues. Arguments are ignored, because Python's own parser rejects such
+    deep nesting.
     """
     import tempfile
 

@@ -1,6 +1,6 @@
 """Runs of many ranks that follow fixed rules, so that the answers are known. A rank works for a given time for each
 cause, then arrives at a collective, which takes a given time once the whole group has arrived. The rank waits for the
-collective or continues at once. At the end of a step, it waits for all of its collectives.
+collective or continues immediately. At the end of a step, it waits for all of its collectives.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from perftool.replay.ranks.meetings import CAUSES, NEVER, Meetings
 from perftool.replay.ranks.reading import meetings_of
 
-# In ns. The replay assumes that one event causes another if the other follows it sooner than this.
+# If an event follows another sooner than this (in ns), the replay assumes that the first event caused the second.
 PAUSE = 30_000
 BEGIN = 1_000_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """``work`` before a collective of the ranks in ``group``, in ns by rank of the run and by cause.
+    """The ``work`` before a collective of the ranks in ``group``, in ns, by rank of the run and by cause.
 
-    The collective takes ``wire`` ns once all have arrived. If ``waits``, the ranks wait for it.
+    The collective takes ``wire`` ns once all ranks have arrived. If ``waits`` is true, the ranks wait for it.
     """
 
     group: tuple[int, ...]
@@ -32,7 +32,7 @@ class Part:
 
 
 class Ranks:
-    """Runs ranks and keeps what their recorders would show. Each clock is ``skew`` ns ahead."""
+    """Simulates ranks and keeps what their recorders would show. ``skew`` is how far each clock is ahead, in ns."""
 
     def __init__(self, steps: int, parts: Sequence[Part], skew: Sequence[int]) -> None:
         self.now = [BEGIN] * len(skew)

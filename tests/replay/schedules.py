@@ -1,4 +1,4 @@
-"""Schedules with known answers, from a small host and device with fixed rules that are independent of the replay.
+"""Schedules with known answers: a small simulated host and device follow fixed rules that do not depend on the replay.
 
 A launch takes CALL ns on its thread. Its work starts LATENCY ns after the call begins, but not before earlier work on
 its stream has ended. A wait returns TAIL ns after all launched work is done and takes at least CALL ns. A copying call

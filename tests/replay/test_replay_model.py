@@ -161,7 +161,7 @@ BODY = launched(1, 100, 108, 50)
     [
         (steps_of(BODY, count=1), 1, 1_000_000),
         (steps_of(BODY, count=2), 2, 1_000_000),
-        # At most three steps are replayed, and steps that are cut off never count.
+        # At most three steps are replayed, and truncated steps never count.
         (steps_of(BODY, count=40), 3, 1_000_000),
         # Without steps, the whole recording is replayed once.
         ([x("aten::mm", 0, 400), *BODY, x("aten::mm", 500, 300)], 1, 800_000),

@@ -19,8 +19,8 @@ WORK = st.builds(Act, st.just("work"), LENGTHS)
 SUBMIT = st.builds(Act, st.sampled_from(["launch", "copy"]), LENGTHS, st.integers(0, 2))
 LAUNCH = st.builds(Act, st.just("launch"), LENGTHS, st.integers(0, 2))
 WAIT = st.just(Act("wait"))
-# Reveals the cost of a launch, of a full stream and of a wait. A recording does not show limits that were never
-# reached.
+# These acts reveal the cost of a launch, of a full stream and of a wait. A recording does not show limits that were
+# never reached.
 REVEALING = [Act("launch", 60_000), *[Act("launch", 5_000)] * 10, Act("wait")]
 # Long enough that the model treats a pause of this length as a handover between threads.
 LONG = st.builds(Act, st.just("work"), st.integers(30_000, 200_000))

@@ -96,7 +96,7 @@ def test_many_changes_take_no_more_passes_than_two(kind: str, monkeypatch: pytes
         model = model_of(store, 0)
     assert isinstance(model, Model)
     begin, track = model.graph.recording.begin, next(iter(model.graph.recording.tracks))
-    # Counts the passes over all links. A thousand nested changes need no more passes than two changes.
+    # Count the passes over all links. A thousand nested changes need no more passes than two changes.
     passes: list[int] = []
     plain = np.isin
     monkeypatch.setattr(changes.np, "isin", lambda *given: passes.append(1) or plain(*given))

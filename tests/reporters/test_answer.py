@@ -26,7 +26,7 @@ ONE_RANK = ("gaudi2_unoptimised", "gaudi3_gen_c.json.gz", "cpu/many_small_ops.js
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Returns a function that renders the report for a terminal of ``width`` columns (80 by default), or for a pipe if
-    None.
+    ``width`` is None.
     """
 
     def lines(report: Report, choice: Choice | None = None, columns: int | None = 80) -> list[str]:

@@ -81,7 +81,7 @@ def wait_for(browser: Any, script: str) -> Any:
 
 
 def unfold(browser: Any, section: str) -> None:
-    """Open ``section`` as a reader can without scripts."""
+    """Open ``section`` the way a reader can without scripts."""
     browser.find_element("css selector", f"#{section} summary").click()
 
 

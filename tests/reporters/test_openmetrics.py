@@ -17,7 +17,7 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 TEXT = r'(?:[^"\\\n]|\\[n"\\])*'
 SAMPLE = re.compile(rf'({NAME})(?:\{{((?:{NAME}="{TEXT}",?)*)\}})? (-?[0-9.]+(?:e[+-]?[0-9]+)?)')
 META = re.compile(rf"# (TYPE|UNIT|HELP) ({NAME}) ({TEXT})")
-# Suffixes that samples of other types have, so that the name of a gauge must not end in them.
+# Suffixes of samples of other types. The name of a gauge must not end in any of them.
 RESERVED = ("_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum")
 
 

@@ -1,4 +1,4 @@
-"""Ranks in the terminal: shown side by side, with long runs of ranks shortened."""
+"""Ranks in the terminal: shown side by side, with long lists of ranks shortened."""
 
 from __future__ import annotations
 

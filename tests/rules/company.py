@@ -118,7 +118,9 @@ def write_rank(case: Case, rank: int, folder: Path) -> Path:
 
 
 def _of_ranks(store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) -> list[Outcome]:
-    """What each of ``rules`` finds in ``store`` if the values in its context are those of the rank with its number."""
+    """What each of ``rules`` finds in ``store``. The context of each rule contains the values of the rank whose number
+    is the position of the rule in ``rules``.
+    """
     store.build(["windows", "_usual_steps"])
     windows = {row["rank"]: row for row in store.select(_OWN_WINDOWS)}
     lengths: dict[int, list[int]] = defaultdict(list)

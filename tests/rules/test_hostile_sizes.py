@@ -23,7 +23,7 @@ _LARGEST = str(2**63 - 1)
 
 
 def _groups() -> list[list[Case]]:
-    """A case with sizes and findings of each rule about fused ops, grouped by device, which decides what rules run."""
+    """A case with sizes and findings of each rule about fused ops, grouped by device, which decides which rules run."""
     first: dict[str, Case] = {}
     for case in all_cases():
         single = not case.logs and not any("rank" in event for event in case.events)

@@ -30,7 +30,7 @@ LIMITS = {
     "max accumulated graph size": "PT_HPU_MAX_ACCUM_SIZE",
     "reaching max accumulated compound op size": "PT_HPU_MAX_COMPOUND_OP_SIZE",
 }
-# A statement for each kind of cut in the bridge. It adds an op to the graph before it ends the graph.
+# Statements for each kind of cut in the bridge. Each statement adds an op to the graph before it ends the graph.
 CUTS = {
     "H2D copy": ["y = x + 1\ny.copy_(torch.ones(4))"],
     "HPUEvent::record": ["hpu.Event().record()"],

@@ -1,4 +1,4 @@
-"""Names that Gaudi scripts import. Those that are modelled work, and the others say that they are not modelled."""
+"""The names that Gaudi scripts import either work or raise an error that says that they are not modelled."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tiny but realistic scripts with random weights compute the same values as on a CPU and behave as on a Gaudi.
 
-``scripts/models.toml`` contains models for a single loop. ``scripts/scripts.toml`` lists what to expect from the
+``scripts/models.toml`` contains models that share a loop. ``scripts/scripts.toml`` lists what to expect from the
 scripts in the folders next to it, with reasons.
 """
 

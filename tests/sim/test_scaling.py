@@ -1,4 +1,4 @@
-"""Tests how costs in the model scale and compare with each other, without absolute times."""
+"""Tests how the simulator's costs scale and compare with each other, without absolute times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts may crash, exit, read arguments, fork or run forever. The trace up to that point is written."""
+"""Scripts may crash, exit, read arguments, fork or run forever. A trace of what ran is always written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/simulator.md states the actual value of every constant and shows actual output about the examples."""
+"""docs/simulator.md states the actual value of every constant and shows actual output for the examples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_page_names_every_constant_with_its_value() -> None:
 
 
 def wrong(run: Path) -> set[str]:
-    """The codes in ``WRONG`` that the files of a simulation yield; their names begin like ``run``."""
+    """The codes in ``WRONG`` that are found in the files of a simulation, whose names begin with ``run``."""
     report = analyze([f"{run}.json.gz"], logs=[f"{run}.log", f"{run}.metrics.json"])
     return {finding.code for finding in report.findings} & WRONG
 

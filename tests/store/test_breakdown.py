@@ -21,7 +21,7 @@ def launched_inside(trace: Trace) -> list[list[Work]]:
 
 
 def outlasts(works: list[Work], later: list[list[Work]]) -> list[Work]:
-    """Return the ``works`` of a step that end after all work of the next step with about as many launches."""
+    """Return the ``works`` of a step that end after all work of the next step, if that has about as many launches."""
     following = next(filter(None, later), [])
     comparable = following and 2 * len(following) >= len(works)
     return [work for work in works if comparable and work.end > max(other.end for other in following)]

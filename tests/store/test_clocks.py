@@ -45,8 +45,8 @@ def test_the_stated_size_of_a_group_counts_if_its_list_of_ranks_is_cut(store: St
         (row,) = opened.rows("bandwidths")
         # 64 times 4,000 bytes in 100 us, although only two ranks are recorded.
         assert (row["members"], row["algorithm_bandwidth"]) == (64, 2.56e9)
-        # Tables keep the short list. If every rank repeated the full list, they would grow with the square of the
-        # ranks.
+        # Tables keep the short list. If every rank repeated the full list, tables would grow with the square
+        # of the number of ranks.
         assert {row["members"] for row in opened.rows("collectives")} == {MANY}
         assert {row["group_size"] for row in opened.rows("collectives")} == {64}
 
@@ -119,7 +119,7 @@ def test_collectives_that_do_not_overlap_do_not_match(store: Store) -> None:
     one = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 500, 10)]
     other = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 700, 90)]
 
-    # The all-gathers do not count, because they cannot belong to one collective.
+    # The all-gathers do not count, because they cannot belong to the same collective.
     assert waits(store(one, other)) == [(0, 1, 0, 3, 3), (1, 1, 0, 3, 0)]
 
 

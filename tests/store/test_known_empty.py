@@ -1,4 +1,4 @@
-"""Tables that are empty by their preconditions have no rows if their SQL runs anyway."""
+"""If the preconditions of a table make it empty, its SQL yields no rows either."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_tables_declared_empty_have_no_rows(name: str, stores: list[TraceStore])
 
 
 def test_tables_of_preconditions_are_always_made() -> None:
-    """Otherwise, a store over many ranks, which imports its tables, would check a precondition on a missing table."""
+    """Otherwise, a merged store, which imports its tables, would check a precondition on a missing table."""
     for name, table in catalog().items():
         named = {precondition.table for group in table.empty_without for precondition in group}
         assert named <= {*table.needs, "raw"}, name

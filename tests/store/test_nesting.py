@@ -102,7 +102,7 @@ def test_a_child_and_its_sibling() -> None:
 
 
 def test_slices_without_length() -> None:
-    """A slice that begins with another slice is inside it. One that begins at the other's end follows it."""
+    """A slice that begins with another slice is inside it. A slice that begins at the other's end follows it."""
     assert nested([(0, 0, 10), (0, 0, 0), (0, 10, 10)]) == [(0, -1), (1, 0), (0, -1)]
 
 

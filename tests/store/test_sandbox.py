@@ -35,7 +35,7 @@ MB = 1 << 20
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """A single store for all statements, because no statement may spoil it for the next one."""
+    """A single store for all statements, because no statement may spoil it for the next."""
     with store_over([step(1, 0, 100), x("op", 10, 5)]) as store:
         yield store
 

@@ -88,7 +88,7 @@ def test_an_error_of_either_thread_ends_both(here: bool) -> None:
         raise InputError("this rank is taken")
 
     def share(work: Work) -> None:
-        """Only one thread begins. Its error is raised on the thread that waits."""
+        """Only one of the threads works. Its error is raised on the thread that waits."""
         if here:
             work.do()
         else:

@@ -86,7 +86,7 @@ process = "^ascend hardware"
     ("lanes", "group", "shown"), [("", "compute", []), (CUBES, "CUBE", ["CUBE"])], ids=["without engines", "engines"]
 )
 def test_an_ascend_npu_is_one_file(words: Path, lanes: str, group: str, shown: list[str]) -> None:
-    """The lanes have names and numbers of their own, to which no other vendor's patterns apply."""
+    """The lanes have their own names and numbers, to which no other vendor's patterns apply."""
     (words / "ascend.toml").write_text(ASCEND + lanes, encoding="utf-8")
     vendors.vendors.cache_clear()
     lane = [meta("process_name", "Ascend Hardware", pid=9), x("MatMulV2", 10, 50, "kernel", pid=9, tid=2)]

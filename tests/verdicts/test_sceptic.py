@@ -201,7 +201,7 @@ CHANGES: dict[str, tuple[Callable[[Trace], Trace], Callable[[Report], list[str]]
 
 
 def taken_from() -> Iterator[Any]:
-    """Each change with a shipped trace and a recorded one, in turn. Nearly all contain what the change removes."""
+    """Pair each change with one shipped and one recorded trace. Nearly all of these contain what the change removes."""
     for number, taken in enumerate(CHANGES):
         some = [SHIPPED[number % len(SHIPPED)]]
         some += [RECORDED[number % len(RECORDED)]] if RECORDED else []

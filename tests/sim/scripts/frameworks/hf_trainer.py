@@ -1,4 +1,4 @@
-"""The Trainer of Transformers with its defaults."""
+"""The Transformers Trainer with its defaults."""
 
 import sys
 import tempfile

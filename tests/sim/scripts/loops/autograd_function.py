@@ -1,4 +1,4 @@
-"""Functions with their own backward, one of them in full precision."""
+"""Autograd functions with their own backward pass, one of them in full precision."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A graph network by scatter: attention over the edges of each node, means of neighbours, node masks."""
+"""A graph network built on scatter ops: attention over the edges of each node, means of neighbours, node masks."""
 
 import sys
 
