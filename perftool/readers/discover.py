@@ -110,9 +110,11 @@ class Inputs:
     @property
     def unread(self) -> tuple[SetAside, ...]:
         """The traces that were set aside, except for copies. If the user picked a run, only the traces that the user
-        named."""
+        named, and those that may be the newest."""
         return tuple(
-            one for one in self.set_aside if one.why != "copy" and (not self.is_picked or one.path in self.named)
+            one
+            for one in self.set_aside
+            if one.why != "copy" and (not self.is_picked or one.path in self.named or one.is_later)
         )
 
 

@@ -133,8 +133,8 @@ class Keys:
     )  # fmt: skip
     exclude: tuple[str, ...] = row((), "Leave out files that match; repeatable", panel=FILES, metavar="GLOB", on=RUNS)
     run: str | None = row(
-        None, "Run to read, if a folder has several: its name, a part of it, or 'newest', which is the default for all "
-        "commands but gates",
+        None, "Run to read, if a folder has several: its name, a part of it, or 'newest'; by default the newest "
+        "complete run, but gates need a choice",
         panel=FILES, metavar="NAME", on=RUNS,
     )  # fmt: skip
     source_roots: tuple[Path, ...] = row(

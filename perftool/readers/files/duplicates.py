@@ -35,6 +35,12 @@ class SetAside:
     instead: str
     why: Literal["copy", "older recording", "part of a recording"]
 
+    @property
+    def is_later(self) -> bool:
+        """Whether it is a part that starts later than the trace that replaces it."""
+        own, other = identify(self.path).start_ns, identify(self.instead).start_ns
+        return self.why == "part of a recording" and own is not None and other is not None and own > other
+
     def __str__(self) -> str:
         return f"{self.path} is {_WORDS[self.why]}, rank {self.rank}, and was set aside for {self.instead}"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -39,19 +39,24 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # The ranks of a run start recording within this time, including differences between their clocks.
 APART_NS = 600 * NS_PER_S
-# The name that selects the newest complete run.
+# The name that selects the newest run.
 NEWEST = "newest"
 UNREADABLE = "not read, because it cannot be read as a trace"
 LEAVE_OUT = "exclude it with --exclude, or name the files to read"
 PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all with --as-one-run"
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.
 _BROKEN_OFF_SHARE = 0.1
+_BY_NAME = "pick a recording with --run NAME"
 _NAME_IT = f"name the file to check, or use --run {NEWEST}"
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Each trace is compared with at most this many of the latest runs, so that the time is linear in the number of traces.
 # While the ranks of one run save their traces, fewer other runs save theirs.
 _MOST_GROWING = 256
+# A trace belongs with another trace, rather than with a run, if their starts are closer than this share of the distance
+# to the run. Only this many traces before and after it are compared, so that the time is linear.
+_TOGETHER_SHARE = 0.1
+_MOST_NEARBY = 8
 
 
 @dataclass
@@ -173,9 +178,17 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
     growing: deque[Run] = deque(maxlen=_MOST_GROWING)
     folders: dict[int, set[PurePath]] = {}
     recordings = [_describe(trace) for trace in traces]
+    nearby = _nearby(recordings)
+    run_of: dict[str, Run] = {}
     # Newest first, so that older recordings of a process do not split a run.
     for trace in sorted(recordings, key=lambda one: (-one.saved_ns, one.identity.path)):
-        candidates = [run for run in growing if not run.is_contradicted_by(trace) and run.holds_evidence_for(trace)]
+        candidates = [
+            run
+            for run in growing
+            if not run.is_contradicted_by(trace)
+            and run.holds_evidence_for(trace)
+            and not _has_sibling_elsewhere(trace, run, nearby[trace.identity.path], run_of)
+        ]
         own = min(
             candidates,
             key=lambda run: (trace.folder not in folders[id(run)], _start_distance_ns(run, trace)),
@@ -186,6 +199,7 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
             if trace.identity.world_size != 1:
                 growing.append(own)
         own.add(trace)
+        run_of[trace.identity.path] = own
         folders.setdefault(id(own), set()).add(trace.folder)
     place = {trace: at for at, trace in enumerate(traces)}
     for run in runs:
@@ -196,22 +210,56 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+def _nearby(recordings: Sequence[_Recording]) -> dict[str, Sequence[Identity]]:
+    """For each trace, the traces that start shortly before and after it."""
+    known = sorted(
+        (one.identity for one in recordings if one.identity.start_ns is not None),
+        key=lambda own: (own.start_ns or 0, own.path),
+    )
+    near = {own.path: known[max(at - _MOST_NEARBY, 0) : at + _MOST_NEARBY + 1] for at, own in enumerate(known)}
+    return {one.identity.path: near.get(one.identity.path, ()) for one in recordings}
+
+
+def _has_sibling_elsewhere(trace: _Recording, run: Run, nearby: Iterable[Identity], run_of: Mapping[str, Run]) -> bool:
+    """Whether ``trace`` was recorded together with another trace that cannot belong to ``run``, because ``run`` already
+    has its rank: two runs may follow each other closely, and the later one may lack a rank."""
+    own = trace.identity
+    if own.start_ns is None or own.rank is None or not run.span_ns:
+        return False
+    limit = _start_distance_ns(run, trace) * _TOGETHER_SHARE
+    return any(
+        other.rank != own.rank
+        and other.rank in run.ranks
+        and run_of.get(other.path) is not run
+        and abs((other.start_ns or 0) - own.start_ns) < limit
+        for other in nearby
+    )
+
+
 def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) -> Chosen:
     """Pick the ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
 
-    Training counts as newer than the validation that Lightning records in the same run. Raises InputError unless
-    exactly one run matches ``wanted``. Without ``wanted``, there is a doubt about each other recording.
+    Training counts as newer than the validation that Lightning records in the same run. NEWEST selects the newest run
+    even if it is incomplete. Raises InputError unless exactly one run matches ``wanted``. Without ``wanted``, there is
+    a doubt about each other recording.
     """
     by_name = wanted is not None and wanted != NEWEST
     runs = list_runs(traces) if len(traces) > 1 or by_name else ()
     if not by_name and len(runs) < 2:
         return Chosen(tuple(traces))
     newest_first = sorted(runs, key=_age, reverse=True)
-    chosen = _called(wanted or NEWEST, newest_first)
+    chosen = _newest_complete(newest_first) if wanted is None else _called(wanted, newest_first)
     others = _other_files(chosen, newest_first)
     note = None if by_name else _note(folder, chosen, newest_first)
-    doubts = _doubts(chosen, newest_first) if wanted is None else _unreadable(chosen, newest_first)
+    doubts = list(_doubts(chosen, newest_first) if wanted is None else _unreadable(chosen, newest_first))
+    if wanted == NEWEST and chosen.lacks:
+        doubts.append(Doubt(chosen.name, f"the newest recording is incomplete ({chosen.lacks})", _BY_NAME))
     return Chosen(tuple(chosen.files), note, others, doubts=tuple(doubts))
+
+
+def _newest_complete(newest_first: Sequence[Run]) -> Run:
+    """The newest run, unless it is incomplete and another one is complete."""
+    return next((run for run in newest_first if run.lacks is None), newest_first[0])
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
@@ -240,10 +288,9 @@ def _shown(run: Run) -> list[str]:
 
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
     """The run called ``wanted``, or the only one whose name contains it. Accepts names as reports show them, and NEWEST
-    for the newest complete run."""
+    for the newest run."""
     if wanted == NEWEST and runs:
-        newest_first = sorted(runs, key=_age, reverse=True)
-        return next((run for run in newest_first if run.lacks is None), newest_first[0])
+        return max(runs, key=_age)
     exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]
     named = exact or [run for run in runs if any(wanted in name for name in (run.name, *_shown(run)))]
     if len(named) == 1:
