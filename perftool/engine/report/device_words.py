@@ -147,7 +147,7 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
         share = format_ratio(run.top_reached)
         reached = f", at {share} of the machine's peak" if run.top_reached <= 1 else ", at the machine's measured peak"
     enclosing = f", {run.on_cpu.enclosing}" if run.on_cpu.enclosing else ""
-    most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{enclosing}{reached}."
+    most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{reached}{enclosing}."
     return most, named_parts(run)
 
 
