@@ -71,7 +71,7 @@ class Trace:
         return tuple(table.name for table in catalog().values() if table.public)
 
     def frame(self, name: str) -> pd.DataFrame:
-        """Return the table ``name`` as a pandas DataFrame. Raises QueryError for an unknown name."""
+        """Return the table ``name`` as a pandas DataFrame. Raise QueryError for an unknown name."""
         if name not in self.tables:
             raise QueryError(f"unknown table {name!r}; the tables are {', '.join(self.tables)}")
         return self._store.frame(name)
@@ -79,7 +79,7 @@ class Trace:
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run one SELECT and return its column names and rows. ``$name`` refers to a value in ``params``.
 
-        The query can read only the tables. Raises QueryError if it fails or takes longer than a minute.
+        The query can read only the tables. Raise QueryError if it fails or takes longer than a minute.
         """
         return self._store.query(sql, dict(params or {}))
 
@@ -103,7 +103,7 @@ def analyze(
     ``paths`` are files, folders or globs; several traces are read as the ranks of one run. ``logs`` are logs, metrics
     files and configurations of the run; by default, those next to a trace are used. If a folder contains several runs,
     ``run`` names the one to analyse, by default the newest complete run. ``device`` replaces the device of the traces:
-    a name such as MI300X, or a TOML file with peak rates. Raises InputError if no file can be read, and if the given
+    a name such as MI300X, or a TOML file with peak rates. Raise InputError if no file can be read, and if the given
     traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. If only some files are
     unreadable, each is a TRC000 finding.
     """
@@ -134,7 +134,7 @@ def whatif(
 
     ``scale`` multiplies the time of work by a factor (``{"kernel:*gemm*": 0.5}``), and ``without`` removes work and
     everything it launches (``["op:aten::item"]``). ``rank`` selects the rank to replay, by default the slowest. If the
-    steps cannot be replayed well enough, ``predicted_step_ns`` is None, and ``why_not`` gives the reason. Raises
+    steps cannot be replayed well enough, ``predicted_step_ns`` is None, and ``why_not`` gives the reason. Raise
     RuleError for an unknown rule, PerfToolError for a change that matches nothing in the steps, and InputError like
     ``analyze``.
     """
@@ -159,7 +159,7 @@ def open_trace(
     """Open a trace (a file, a folder of ranks, or a glob) together with the logs next to it.
 
     ``open_trace(path).frame("gaps")`` returns a pandas DataFrame. Use the trace as a context manager to delete
-    its temporary files early. ``run`` names one of several runs in a folder. Raises InputError if nothing can be read,
+    its temporary files early. ``run`` names one of several runs in a folder. Raise InputError if nothing can be read,
     and if the given traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them.
     """
     inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], as_one_run=as_one_run, run=run)

@@ -56,7 +56,7 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
     """Write ``blocks`` to ``target``. A regular file is replaced once the new one is complete; blocks for a device or a
     pipe are written directly.
 
-    Symbolic links are followed. Raises PerfToolError if the file cannot be written, and OutputClosedError if the
+    Symbolic links are followed. Raise PerfToolError if the file cannot be written, and OutputClosedError if the
     reader of the pipe has exited.
     """
     with write_errors_named(target):
@@ -74,7 +74,7 @@ def append_to_file(block: bytes, target: Path) -> None:
     """Append ``block``, which consists of whole lines, to ``target`` in one write, so that lines that other programs
     append do not end up inside it.
 
-    If ``target`` does not end in a newline, one is added first. Raises PerfToolError if the file cannot be written, or
+    If ``target`` does not end in a newline, one is added first. Raise PerfToolError if the file cannot be written, or
     if only part of the block could be.
     """
     with write_errors_named(target), open(target, "ab", buffering=0) as file:
@@ -116,7 +116,7 @@ def gzip_when_done(target: Path) -> Iterator[Path]:
 def whole_file(target: Path) -> Iterator[Path]:
     """Yield a temporary path with the same name. Unless an error is raised, its file replaces ``target`` at the end.
 
-    The folder of ``target`` must exist. An existing file keeps its permissions. Raises PerfToolError if ``target`` is
+    The folder of ``target`` must exist. An existing file keeps its permissions. Raise PerfToolError if ``target`` is
     a device, a pipe or a folder, which cannot be replaced.
     """
     real = Path(os.path.realpath(target))
@@ -135,7 +135,7 @@ def whole_file(target: Path) -> Iterator[Path]:
 def whole_folder(target: Path) -> Iterator[Path]:
     """Yield the path of a folder to create. Unless an error is raised, it becomes ``target`` at the end.
 
-    Raises PerfToolError if ``target`` exists.
+    Raise PerfToolError if ``target`` exists.
     """
     if target.exists():
         raise PerfToolError(f"{target}: the folder already exists; name a new folder")
@@ -148,7 +148,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return the device and inode numbers of ``path``; None if it is not a regular file."""
+    """Return the device and inode numbers of ``path``, or None if it is not a regular file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -157,7 +157,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _new_file(path: str) -> str | None:
-    """Resolve ``path`` to identify a file that does not exist yet; None if it exists."""
+    """Resolve ``path`` to identify a file that does not exist yet. Return None if it exists."""
     return None if os.path.exists(path) else os.path.realpath(path)
 
 

@@ -89,7 +89,8 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
 
 
 def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> str | None:
-    """Explain why ``benchmark`` cannot be measured on ``device``, or takes too long for ``--quick``; None if it can."""
+    """Return why ``benchmark`` cannot be measured on ``device``, or takes too long for ``--quick``. Return None if
+    neither is the case."""
     if device not in benchmark.devices:
         return benchmark.reason
     too_long = f"not measured by --quick: {benchmark.not_quick}" if quick and benchmark.not_quick else None
@@ -136,7 +137,7 @@ def judge(
 
 
 def _disagreement(proof: Proof) -> str | None:
-    """Explain how the measured gain contradicts the predicted or estimated gain; None if it does not."""
+    """Return how the measured gain contradicts the predicted or estimated gain, or None if it does not."""
     if proof.gain is None:
         return None
     low, high = proof.interval or (proof.gain, proof.gain)
@@ -223,7 +224,7 @@ def _measure(
 def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
     """Write traces of both forms to ``folder``: simulated if ``benchmark`` has a script, otherwise recorded.
 
-    Raises BenchmarkError or InputError if a form fails.
+    Raise BenchmarkError or InputError if a form fails.
     """
     from perftool.bench.harness.launch import record_traces
 
@@ -270,7 +271,7 @@ def _start(benchmark: Benchmark, script: Path, form: FormName, folder: Path) -> 
 
 
 def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
-    """Read the result that the script ``name`` prints last, if any. Raises InputError if it fails or is too slow."""
+    """Read the result that the script ``name`` prints last, if any. Raise InputError if it fails or is too slow."""
     try:
         stdout, stderr = run.communicate(timeout=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:

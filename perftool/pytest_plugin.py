@@ -70,7 +70,7 @@ class TraceLinter:
     ) -> LintReport:
         """Lint ``paths`` as the ranks of one run, and fail the test where ``lint`` would fail a build.
 
-        ``select`` and ``budgets`` have command line syntax. Returns the report if the test does not fail. Raises
+        ``select`` and ``budgets`` have command line syntax. Return the report if the test does not fail. Raise
         PerfToolError for unreadable inputs and invalid settings.
         """
         __tracebackhide__ = True

@@ -68,7 +68,7 @@ class Workspace:
     def path(self, name: str) -> str:
         """Return the path of ``name`` below the root for an analysis, with the wildcards in a file's path escaped.
 
-        Raises PerfToolError like ``place``. Also raises it if a link leads out of the root, or if another file has the
+        Raise PerfToolError like ``place``. Also raise it if a link leads out of the root, or if another file has the
         escaped path as its name.
         """
         found = self.place(name)
@@ -88,7 +88,7 @@ class Workspace:
         return escaped
 
     def place(self, name: str) -> Path:
-        """Find the file or folder ``name`` below the root. Raises PerfToolError if it is outside the root or does not
+        """Find the file or folder ``name`` below the root. Raise PerfToolError if it is outside the root or does not
         exist."""
         # Before Python 3.13, Path.resolve() fails on links that form a loop.
         found = Path(os.path.realpath(self.root / name))
@@ -107,7 +107,7 @@ class Workspace:
         return place == self.root or self.root in place.parents
 
     def run(self, command: str, options: Sequence[str], arguments: Sequence[str] = ()) -> Any:
-        """Run a command and return its JSON output. Raises PerfToolError with the command's message if it fails."""
+        """Run a command and return its JSON output. Raise PerfToolError with the command's message if it fails."""
         # A configuration file could change what a tool does, or name files outside the folder.
         line = [sys.executable, "-I", "-m", "perftool", command, "--isolated", *options, "--", *arguments]
         with self.room:
@@ -144,7 +144,7 @@ class Workspace:
             raise PerfToolError(message or f"{command} ended with exit code {child.returncode} and no message")
 
     def _wait(self, child: subprocess.Popen[bytes], command: str, answer: IO[bytes]) -> None:
-        """Wait until ``child`` ends. Raises PerfToolError if it takes too long or writes too much."""
+        """Wait until ``child`` ends. Raise PerfToolError if it takes too long or writes too much."""
         until = time.monotonic() + self.seconds
         ended = False
         while not ended:
@@ -190,7 +190,7 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
 def serve(root: Path, seconds: float) -> None:
     """Serve the runs below ``root`` on stdin and stdout, until the client disconnects.
 
-    Raises PerfToolError if the MCP SDK is not installed.
+    Raise PerfToolError if the MCP SDK is not installed.
     """
     try:
         from_thread = importlib.import_module("anyio.from_thread")
@@ -315,7 +315,7 @@ def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
 
 
 def explained(code: str) -> dict[str, Any]:
-    """Explain a rule or a table; ``tables`` lists the columns of all tables. Raises RuleError for other names."""
+    """Explain a rule or a table; ``tables`` lists the columns of all tables. Raise RuleError for other names."""
     from perftool.engine.rules.pack import shipped_rules
     from perftool.engine.what_if import rules_named
     from perftool.store.catalog import public_tables

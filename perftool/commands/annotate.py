@@ -159,7 +159,7 @@ def _several_ranks(run: Run) -> tuple[Annotations, Callable[[], Iterator[bytes]]
 def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile], place: str) -> InputFile:
     """Return the only trace in ``read``, with the path of its local copy ``place`` if it was a URL.
 
-    Raises PerfToolError if it is unreadable or not a JSON trace.
+    Raise PerfToolError if it is unreadable or not a JSON trace.
     """
     from perftool.readers.files.remote import is_url
     from perftool.readers.nodes import is_bundle

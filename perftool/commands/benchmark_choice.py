@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | None) -> list[str]:
     """Choose benchmarks by ``names``, by rule ``codes`` and by the names in a ``saved`` report; by default all.
 
-    Raises PerfToolError for an unknown name, and for a rule without a benchmark.
+    Raise PerfToolError for an unknown name, and for a rule without a benchmark.
     """
     from perftool.bench import benchmark_names
 
@@ -46,7 +46,7 @@ def _of_rule(code: str, known: Sequence[str]) -> list[str]:
 def named_in(path: str) -> list[str]:
     """List the benchmarks that the findings in the JSON report ``path`` name, in order.
 
-    Raises InputError if ``path`` contains no report.
+    Raise InputError if ``path`` contains no report.
     """
     import orjson
 

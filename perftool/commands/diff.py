@@ -112,7 +112,7 @@ def _found(
 ) -> list[_Side]:
     """Find the inputs of both sides, each given as a path and the name of a run.
 
-    Raises PerfToolError if both are stdin, or if ``output_file`` is an input.
+    Raise PerfToolError if both are stdin, or if ``output_file`` is an input.
     """
     if base[0] == new[0] == "-":
         raise PerfToolError("'-' can be used only once")

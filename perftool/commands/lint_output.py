@@ -30,7 +30,7 @@ class Sink:
 
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
-    """Return the sink from the settings, then those from --also. Raises PerfToolError if one is invalid."""
+    """Return the sink from the settings, then those from --also. Raise PerfToolError if one is invalid."""
     known = settings.output_format in {form.value for form in LintFormat}
     first = Sink(LintFormat(settings.output_format) if known else LintFormat.text, settings.output_file)
     if statistics and first.format is not LintFormat.text:

@@ -53,7 +53,7 @@ class _Answering:
     """Escapes arguments in usage errors, because they may be file names with control characters."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Escape arguments in usage errors. Raises OutputClosedError if the help is written to a closed pipe."""
+        """Escape arguments in usage errors. Raise OutputClosedError if the help is written to a closed pipe."""
         with _shown(), closed_output_exits(0):
             return super().make_context(*args, **options)  # type: ignore[misc]
 
@@ -121,7 +121,7 @@ class Commands(_Answering, TyperGroup):
             self._only_listed = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Look up a command. Raises PerfToolError, which suggests ``analyze``, if ``cmd_name`` is a file instead."""
+        """Look up a command. Raise PerfToolError, which suggests ``analyze``, if ``cmd_name`` is a file instead."""
         if self._only_listed:
             return TyperCommand(cmd_name, help=_help(_function(cmd_name)))
         command = super().get_command(ctx, cmd_name)

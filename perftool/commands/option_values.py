@@ -18,7 +18,7 @@ class _TypedValues:
         self._converted = converted
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Convert ``value`` for ``param`` if needed. Raises typer's error for an invalid value."""
+        """Convert ``value`` for ``param`` if needed. Raise typer's error for an invalid value."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None

@@ -203,7 +203,7 @@ def _as_key(made: Row, value: Any) -> Any:
 
 
 def _per_file(values: Sequence[str]) -> dict[str, list[str]]:
-    """Parse ``GLOB:RULE,RULE,GLOB:RULE`` into the rules per file pattern. Raises PerfToolError for a rule without a
+    """Parse ``GLOB:RULE,RULE,GLOB:RULE`` into the rules per file pattern. Raise PerfToolError for a rule without a
     pattern."""
     rules: dict[str, list[str]] = {}
     for value in values:

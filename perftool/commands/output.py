@@ -41,7 +41,7 @@ def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
 def exit_code(code: int, unjudged: str = "") -> Iterator[None]:
     """Run the block, which prints a gate's result, then exit with ``code``, even if the reader of stdout has exited.
 
-    Raises InputError (exit code 2) if ``unjudged`` says why there is no result.
+    Raise InputError (exit code 2) if ``unjudged`` says why there is no result.
     """
     closed = False
     try:
@@ -61,7 +61,7 @@ def write_document(document: bytes, target: str | None, *, verbatim: bool = Fals
     """Write ``document`` to the file ``target``, or to stdout when it is None or '-'.
 
     On stdout, control characters and CI commands in the document are escaped, unless it is ``verbatim``. Files are
-    written atomically. Raises OutputClosedError when the reader of stdout has exited.
+    written atomically. Raise OutputClosedError when the reader of stdout has exited.
     """
     write_blocks([document if verbatim or is_file(target) else shown_document(document)], target)
 
@@ -84,12 +84,12 @@ def is_file(target: str | None) -> bool:
 
 
 def written_note(target: str | None) -> list[str]:
-    """Return the note that ``target`` was written; none for stdout."""
+    """Return the note that ``target`` was written, or no note for stdout."""
     return [f"Wrote {target}"] if is_file(target) else []
 
 
 def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
-    """Write a document block by block, without escaping it. Raises OutputClosedError like ``write_document``."""
+    """Write a document block by block, without escaping it. Raise OutputClosedError like ``write_document``."""
     if is_file(target):
         write_file(blocks, Path(str(target)))
         return

@@ -98,7 +98,7 @@ def query(
 
 
 def _statements(file: str) -> list[str]:
-    """Read the statements in ``file``. Raises PerfToolError if it is unreadable or contains no statement."""
+    """Read the statements in ``file``. Raise PerfToolError if it is unreadable or contains no statement."""
     from perftool.commands.statements import separated
     from perftool.readers.files.small_file import MOST_TEXT
 

@@ -118,7 +118,7 @@ def _dotted(words: Sequence[str]) -> str:
 
 
 def terminal() -> Callable[[str], str]:
-    """Return a function that shows a prompt and reads a line. Raises PerfToolError if prompt_toolkit is missing."""
+    """Return a function that shows a prompt and reads a line. Raise PerfToolError if prompt_toolkit is missing."""
     try:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import FileHistory, History, InMemoryHistory

@@ -184,7 +184,7 @@ def _notes(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Create ``folder`` and check that it is writable before the program runs for hours. Raises InputError."""
+    """Create ``folder`` and check that it is writable before the program runs for hours. Raise InputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:

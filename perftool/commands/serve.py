@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
     """Show ``file``, with its annotations ``drawn``, in the Perfetto UI: serve it until it has been fetched once.
 
-    Print the address if no browser can be opened. Raises PerfToolError if the port is taken, or if no browser
+    Print the address if no browser can be opened. Raise PerfToolError if the port is taken, or if no browser
     fetches the file within ten minutes.
     """
     try:

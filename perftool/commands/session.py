@@ -97,7 +97,7 @@ class Session:
     def inputs(self, paths: Sequence[str], outputs: Sequence[str | None] = (), *, each: bool = False) -> Inputs:
         """Find the files of the run at ``paths`` that the input options select, and print notes on files left out.
 
-        With ``each``, the files may belong to several runs. Raises PerfToolError if there is nothing to read, if
+        With ``each``, the files may belong to several runs. Raise PerfToolError if there is nothing to read, if
         ``require_apart`` rejects ``outputs``, and if a gate would not read a trace that the user named.
         """
         from perftool.readers.discover import find_inputs

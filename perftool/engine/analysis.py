@@ -179,7 +179,7 @@ class Run:
         return store
 
     def query(self, sql: str, time_limit_s: float = QUERY_TIME_LIMIT_S) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run a SELECT over the tables of all ranks, and return column names and rows. Raises QueryError."""
+        """Run a SELECT over the tables of all ranks, and return column names and rows. Raise QueryError."""
         result = self.ask(sql, Bounds(time_limit_s))
         return result.columns, result.rows
 
@@ -284,7 +284,7 @@ def analyze(
 ) -> Report:
     """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack.
 
-    ``device`` overrides the device that the traces state. Raises InputError if no file can be read, or if the traces
+    ``device`` overrides the device that the traces state. Raise InputError if no file can be read, or if the traces
     belong to several runs and neither ``as_one_run`` is set nor ``run`` selects one. If only some files are unreadable,
     each is reported as a TRC000 finding.
     """

@@ -65,7 +65,7 @@ class Wanted:
 
 
 def parse_without(text: str) -> Wanted:
-    """Parse ``KIND:PATTERN``. Raises PerfToolError for an unknown kind or an empty pattern."""
+    """Parse ``KIND:PATTERN``. Raise PerfToolError for an unknown kind or an empty pattern."""
     kind, _, pattern = text.partition(":")
     if kind not in TASK_KINDS or not pattern:
         raise PerfToolError(
@@ -75,7 +75,7 @@ def parse_without(text: str) -> Wanted:
 
 
 def parse_scale(text: str) -> Wanted:
-    """Parse ``KIND:PATTERN=FACTOR``. Raises PerfToolError for an invalid kind, pattern or factor."""
+    """Parse ``KIND:PATTERN=FACTOR``. Raise PerfToolError for an invalid kind, pattern or factor."""
     tasks, _, factor = text.rpartition("=")
     try:
         value = float(factor)
@@ -106,7 +106,7 @@ def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]
 def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None = None) -> WhatIf:
     """Predict the step time of ``rank`` (by default the slowest) with ``fixes`` and the changes to ``tasks``.
 
-    For a fix that cannot be replayed, the result contains the upper bound of its gain, if there is one. Raises
+    For a fix that cannot be replayed, the result contains the upper bound of its gain, if there is one. Raise
     PerfToolError if a rule finds nothing, if a change matches no task in the replayed steps, or if there is no such
     rank.
     """

@@ -59,7 +59,7 @@ def all_reduce_gradients(
 
     Call it between backward and the optimizer's step, on all ranks. It does nothing if there are no gradients. The
     first call determines which parameters take part; later calls raise NotImplementedError if other parameters have
-    gradients. Raises ValueError for gradients on several devices. The buffer is stored on the model, outside its
+    gradients. Raise ValueError for gradients on several devices. The buffer is stored on the model, outside its
     state_dict. `use_hpu_graphs` records the copies on a Gaudi and has no effect elsewhere.
     """
     active = [parameter for parameter in model.parameters() if parameter.grad is not None]

@@ -71,7 +71,7 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
 
 
 def choose(op: str, device_type: str) -> str:
-    """Return the name of the implementation of `op` on a device type. Raises BackendError if none can run, or if the
+    """Return the name of the implementation of `op` on a device type. Raise BackendError if none can run, or if the
     environment selects an implementation that cannot."""
     key = op, device_type, wanted
     if key not in _choices:
@@ -80,7 +80,7 @@ def choose(op: str, device_type: str) -> str:
 
 
 def _chosen(op: str, device_type: str) -> tuple[str, str]:
-    """Return the name of the implementation of `op` to use, and the reason. Raises BackendError like `choose`."""
+    """Return the name of the implementation of `op` to use, and the reason. Raise BackendError like `choose`."""
     obstacles = candidates(op, device_type)
     if not wanted:
         passed_over: list[str] = []
@@ -126,7 +126,7 @@ def has_gaudi() -> bool:
 
 
 def native(module: str, name: str) -> Any:
-    """Import `habana_frameworks.torch.<module>.<name>`. Raises ImportError or AttributeError if it is missing.
+    """Import `habana_frameworks.torch.<module>.<name>`. Raise ImportError or AttributeError if it is missing.
 
     The stub modules of ported and simulated scripts are not native.
     """
@@ -146,7 +146,7 @@ def native_obstacle(module: str, name: str) -> str | None:
 
 
 def native_op(op: str) -> Any:
-    """Return Gaudi's class for a public name. Raises ImportError or AttributeError if it is missing."""
+    """Return Gaudi's class for a public name. Raise ImportError or AttributeError if it is missing."""
     return native(_PLACE[op], op)
 
 

@@ -60,7 +60,7 @@ class FusedAdamW:
         """Step every parameter that has a gradient; `gradients` has one entry per parameter, which is None if there is
         no gradient.
 
-        Raises ValueError for a wrong number of entries, and IndexError if all are None.
+        Raise ValueError for a wrong number of entries, and IndexError if all are None.
         """
         params = self.param_group["params"]
         if len(params) != len(gradients):

@@ -25,7 +25,7 @@ Weights = Sequence[Tensor]
 
 
 def _native_obstacle() -> str | None:
-    """Return why Gaudi's op cannot run here, or None. Imports `core`, which loads Gaudi's ops."""
+    """Return why Gaudi's op cannot run here, or None. Import `core`, which loads Gaudi's ops."""
     if (obstacle := native_obstacle("core", "__name__")) is not None:
         return obstacle
     return None if hasattr(torch.ops.hpu, OP) else f"torch.ops.hpu has no {OP}"
@@ -43,7 +43,7 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     experts_max, inclusive, contribute; the weight lists contain either these or all experts.
 
     Unless `measurement_mode` is None, the result is a pair: the output, and for each expert the largest input element
-    of its last matmul (float32, not the absolute value; 0 for an expert without tokens). Raises RuntimeError for an
+    of its last matmul (float32, not the absolute value; 0 for an expert without tokens). Raise RuntimeError for an
     unknown activation, and ValueError for shapes and dtypes that do not match.
     """
     bound = (_JOINED if _is_joined(args, kwargs) else _SEPARATE).bind(*args, **kwargs)

@@ -63,7 +63,7 @@ class CustomSoftmax(AppliedOp):
     @staticmethod
     def apply(inp: Tensor, flavor: int, /) -> Tensor:
         """Return the softmax of `inp` [..., size]. On a Gaudi, `flavor` 0 is exact, and 1 and 2 are faster and less
-        exact; here all three are exact. Raises ValueError for other dtypes and flavors.
+        exact; here all three are exact. Raise ValueError for other dtypes and flavors.
         """
         if (outputs := natively_applied("CustomSoftmax", inp, flavor)) is not None:
             return outputs
@@ -98,7 +98,7 @@ class FusedRMSNorm(AppliedOp):
 
         If the dtypes differ, the wider one is used for the computation and the result, as on a Gaudi: bfloat16 data
         with a float32 `gamma` become float32. `use_stages`, `bwd_mode` and `fast_math` choose between kernels on a
-        Gaudi and have no effect elsewhere. Raises ValueError if `gamma` has the wrong size.
+        Gaudi and have no effect elsewhere. Raise ValueError if `gamma` has the wrong size.
         """
         arguments = data_in, gamma, eps, use_stages, bwd_mode, fast_math
         if (outputs := natively_applied("FusedRMSNorm", *arguments)) is not None:

@@ -38,7 +38,7 @@ def apply_rotary_pos_emb(
     With `position_ids` [batch, tokens], `p` is [batch, heads, tokens, size] and the tables are [positions, size].
     Without them, the tables are broadcast to `p`, in blockwise mode from row `offset` on. Without `sin`, `cos` is a
     cache for `RotaryPosEmbeddingHelperV3`. The result has the dtype of `p`, but is float32 if a table is float32 and
-    `p` is narrower, as on a Gaudi. Raises ValueError for tables that do not match.
+    `p` is narrower, as on a Gaudi. Raise ValueError for tables that do not match.
     """
     if sin is None:
         return RotaryPosEmbeddingHelperV3.apply(p, cos)

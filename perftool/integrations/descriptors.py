@@ -10,8 +10,8 @@ _HIGH = 512
 
 
 class Descriptor:
-    """An open file that other code may close. Replaces the descriptor ``number`` with one that child processes do not
-    inherit."""
+    """An open file that other code may close. The descriptor ``number`` is replaced with a copy that child processes do
+    not inherit."""
 
     def __init__(self, number: int) -> None:
         self._number = _high_duplicate(number)

@@ -47,7 +47,7 @@ class HPUProfiler(_PyTorchProfiler):
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> HPUProfiler:
-        """Create a profiler for the Lightning package in use. Raises MissingExtraError if none is installed."""
+        """Create a profiler for the Lightning package in use. Raise MissingExtraError if none is installed."""
         base = _pytorch_profiler()
         made: HPUProfiler = super().__new__(cls if issubclass(cls, base) else _joined(cls, base))
         return made

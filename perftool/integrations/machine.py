@@ -107,7 +107,7 @@ class Watch:
                 self._window, self._begin = (self._begin, _now()), None
 
     def begin(self) -> None:
-        """Note the usage before the first recorded step, and forget an earlier measurement."""
+        """Note the usage before the first recorded step, and discard any earlier measurement."""
         with suppress(Exception):
             self._begin, self._steps = _now(), []
 

@@ -46,7 +46,7 @@ def profile(
     never calls ``step()``, all of it is recorded. ``activities`` are those of torch.profiler; by default the host and
     every device. With ``quiet``, no report is printed. The profiler never ends a run: once it has started, its errors
     become warnings. If the block raises an exception, or if a signal or ``os._exit`` ends the process, the recording is
-    saved first. Raises PerfToolError if ``folder`` cannot be created or the schedule has no active steps.
+    saved first. Raise PerfToolError if ``folder`` cannot be created or the schedule has no active steps.
     """
     place = Path(folder).absolute()
     if place.name.endswith(TRACE_SUFFIXES):

@@ -51,7 +51,7 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
     The plain trace is written first, under the same name without ``.gz``. Then the lines of the calls (if stacks were
     recorded) and ``facts`` are added. The result is compressed into a new file, which replaces the plain one once it is
     complete. If one of these steps fails, a warning says what is missing, and the trace is saved without it. If the
-    folder is full, the trace goes to the temporary folder, and a warning says so. Raises OSError when nothing could be
+    folder is full, the trace goes to the temporary folder, and a warning says so. Raise OSError when nothing could be
     written, and PerfToolError if another profiler ended the recording.
     """
     start_ns = getattr(getattr(profiler.profiler, "kineto_results", None), "trace_start_ns", None)

@@ -99,7 +99,7 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
     """Parse ``text``, the content of the user's file ``path``: an entry as in devices.toml, without its heading.
 
     The entry needs at least ``name``, ``memory_bandwidth`` in bytes/s, and ``peaks``, each with ``dtype``, ``unit``
-    (matrix or vector) and ``rate`` in FLOP/s. Raises InputError if it is invalid.
+    (matrix or vector) and ``rate`` in FLOP/s. Raise InputError if it is invalid.
     """
     try:
         entry = parse_toml(text)

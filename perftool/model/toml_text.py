@@ -18,7 +18,7 @@ _AROUND_KEYS = re.compile(r"[\n=,\[\]{}]")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse ``text``. Raises ValueError with the reason if it is not valid TOML, nests too deeply, or contains a key of
+    """Parse ``text``. Raise ValueError with the reason if it is not valid TOML, nests too deeply, or contains a key of
     too many parts or an integer of more than 64 bits."""
     bare = _STRING_OR_COMMENT.sub("", text)
     if any(key.count(".") >= _MOST_PARTS for key in _AROUND_KEYS.split(bare)):

@@ -31,7 +31,7 @@ _WHY = tuple(
 
 
 def why_no_model(op: OpRate) -> str:
-    """Explain why the operations and bytes of ``op`` are unknown; empty if they are known, or if it is a collective."""
+    """Return why the operations and bytes of ``op`` are unknown, or "" if they are known or ``op`` is a collective."""
     if op.bytes is not None or op.kind == "collective":
         return ""
     if op.source != "op":

@@ -125,8 +125,8 @@ class Call:
         return position < len(self.scalars) and self.scalars[position] not in ("", None)
 
     def text(self, position: int) -> str:
-        """The recorded text of the scalar at ``position``; it is "" for None. Raises NoModelError if no text was
-        recorded."""
+        """The recorded text of the scalar at ``position``, or "" if the argument was None. Raises NoModelError if no
+        text was recorded."""
         if position >= len(self.scalars) or not isinstance(self.scalars[position], str):
             raise NoModelError(f"no argument at {position}")
         return str(self.scalars[position])
@@ -138,8 +138,8 @@ class Call:
         return text == "True"
 
     def numbers(self, position: int) -> list[int]:
-        """The integer or the list of integers at ``position``, as a list; empty for None. Raises NoModelError for
-        anything else."""
+        """The integer or the list of integers at ``position``, as a list, which is empty if the argument was None.
+        Raises NoModelError for anything else."""
         text = self.text(position)
         if text.startswith("(") and text.endswith(")"):
             text = f"[{text[1:-1].rstrip(', ')}]"
@@ -168,7 +168,7 @@ def spelled(types: Sequence[Any]) -> list[Any]:
 
 
 def shape_of(dims: Any) -> Shape:
-    """Convert recorded sizes to a shape. Raises NoModelError if they are not plain numbers."""
+    """Convert recorded sizes to a shape. Raise NoModelError if they are not plain numbers."""
     if not isinstance(dims, list) or any(type(size) is not int or not 0 <= size <= _LARGEST for size in dims):
         raise NoModelError("no shape")
     return tuple(dims)

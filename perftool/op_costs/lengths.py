@@ -28,7 +28,7 @@ class Lengths:
 
 
 def lengths_of(annotation: str) -> Lengths:
-    """Read the sums in ``annotation``. Raises NoModelError if it contains no sums."""
+    """Read the sums in ``annotation``. Raise NoModelError if it contains no sums."""
     sums = [[int(number[:_LONGEST]) for number in found] for found in _SUMS.findall(annotation)]
     if sums:
         queries, keys, squares, products = (sum(column) for column in zip(*sums, strict=True))

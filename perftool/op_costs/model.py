@@ -76,13 +76,13 @@ def call_of(
     around: str | None,
     grids: str | None,
 ) -> Call:
-    """Build a Call from the arguments of ``cost_of``. Raises NoModelError for invalid JSON."""
+    """Build a Call from the arguments of ``cost_of``. Raise NoModelError for invalid JSON."""
     lists = listed(dims), spelled(listed(types)), listed(scalars)
     return Call(*lists, element_bytes, listed(outer), seen or {}, around or "", _grids(grids))
 
 
 def listed(text: str | None) -> list[object]:
-    """Parse a recorded list; return an empty list for anything else. Raises NoModelError for invalid JSON."""
+    """Parse a recorded list; return an empty list for anything else. Raise NoModelError for invalid JSON."""
     try:
         value = json.loads(text) if text else []
     except (ValueError, RecursionError):

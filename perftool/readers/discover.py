@@ -132,7 +132,7 @@ def find_inputs(
 
     If a folder contains several runs, this picks the newest complete run, or the one called ``run``, or all of them
     with ``as_one_run``. With ``literal``, wildcards in ``paths`` are ordinary characters. Without ``texts``, it adds
-    logs and configuration found next to a trace. Raises InputError if a path does not exist, a folder contains no
+    logs and configuration found next to a trace. Raise InputError if a path does not exist, a folder contains no
     inputs, a pattern matches nothing, or files that were named one by one belong to several runs.
     """
     patterns = tuple(exclude)
@@ -248,8 +248,8 @@ def is_part(path: str) -> bool:
 
 
 def parts_below(folder: Path, unread: list[str]) -> list[str]:
-    """The files below ``folder`` with names of parts, sorted. Adds sentences to ``unread`` about folders that are not
-    read."""
+    """The files below ``folder`` with names of parts, sorted. Folders that are not read get a sentence in
+    ``unread``."""
     return _parts(Path(place, name) for place, _, names in walk(folder, unread) for name in names)
 
 
@@ -367,7 +367,8 @@ def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
-    """The ``files`` that are named like traces, sorted. Adds a sentence to ``unread`` about each that is not read."""
+    """The ``files`` that are named like traces, sorted. ``unread`` gets a sentence about each other file that may
+    be a trace."""
     found: list[str] = []
     for file in files:
         if not is_trace_name(file.name):

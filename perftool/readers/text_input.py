@@ -25,7 +25,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     """Read a log, a metrics file or a configuration. The ``kind`` of the result says which of them ``source`` is.
 
     A text of unknown kind is read as a log, because the first known line may be far from the beginning. The rank comes
-    from the path unless it is given. Raises InputError if the file cannot be opened or read, or is a trace.
+    from the path unless it is given. Raise InputError if the file cannot be opened or read, or is a trace.
     """
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):
@@ -44,7 +44,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
 
 
 def sniff_input(source: Source) -> Sniffed:
-    """Classify an input by its beginning. Raises InputError if it cannot be opened or read."""
+    """Classify an input by its beginning. Raise InputError if it cannot be opened or read."""
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):
         return Sniffed(_KINDS[form], form)

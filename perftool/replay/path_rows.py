@@ -90,7 +90,7 @@ def path_rows(store: TraceStore, model: Model, prediction: Prediction | None = N
 
 
 class _Part(NamedTuple):
-    """A part of a stretch that belongs to one slice."""
+    """A part of a stretch of the critical path: one slice, a delay, or host time outside slices."""
 
     kind: str
     task: int | None

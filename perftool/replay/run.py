@@ -103,7 +103,7 @@ def reach(graph: Graph, done: Int64s) -> int:
 
 def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
     """The mean length of a step. As in the table ``steps``, a step lasts from the end of the previous step's work to
-    the end of its own."""
+    the end of its own work."""
     tasks = _tasks(graph, done)
     reach, total = before, 0
     bounds = zip(done[graph.step_begin].tolist(), done[graph.step_end].tolist(), strict=True)

@@ -220,8 +220,8 @@ def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
 
 
 def _split(change: RateChange, result: Comparison) -> str:
-    """Split the change into factors due to the devices' peaks and to their kernels; empty if both sides ran on the same
-    device."""
+    """Split the change into factors due to the devices' peaks and to their kernels. Return "" if both sides ran on the
+    same device."""
     if not _other_device(result) or change.by_peaks is None:
         return ""
     return f" (peaks x{change.by_peaks:.2f}, kernels x{change.by_kernels:.2f})"

@@ -17,7 +17,7 @@ ABOVE_MODEL = "faster than modelled"
 
 
 def shapes_text(op: OpRate | ChainPlace) -> str:
-    """Format the shapes of the input tensors, as in ``8x16, 16x4``; empty if not recorded."""
+    """Format the shapes of the input tensors, as in ``8x16, 16x4``. Return "" if they were not recorded."""
     try:
         dims = json.loads(op.input_dims) if op.input_dims else []
     except (ValueError, RecursionError):
@@ -29,7 +29,8 @@ def shapes_text(op: OpRate | ChainPlace) -> str:
 
 
 def rate_text(op: OpRate) -> str:
-    """Format the achieved rate: in bytes/s if the op is bound by memory, otherwise in FLOP/s; empty if unknown."""
+    """Format the achieved rate, in bytes/s if the op is bound by memory, otherwise in FLOP/s. Return "" if it is
+    unknown."""
     if op.tflops and (op.bound != "memory" or not op.tbytes):
         return _flops_text(op.tflops)
     return _bytes_text(op.tbytes) if op.tbytes else ""

@@ -94,7 +94,8 @@ def escaped_mark(mark: str) -> str:
 
 
 def shown_document(document: bytes) -> bytes:
-    """Make ``document`` safe to print: text as in ``shown``, JSON with escapes that keep its values."""
+    """Make ``document`` safe to print. Text is escaped as by ``shown``; JSON gets JSON escapes, so that its values do
+    not change."""
     if document[:1] in (b"{", b"["):
         document = _ANYWHERE_IN_JSON.sub(rb"\\u0023", document)
         if not document.isascii() or b"\x7f" in document:

@@ -39,12 +39,12 @@ def run_name(report: Report) -> str:
 
 
 def run_folder(report: Report) -> str:
-    """Return the name of the folder of the traces; empty for the working directory and for several folders."""
+    """Return the name of the folder of the traces, or "" for the working directory and for several folders."""
     return _folder([read for read in report.inputs if read.kind == "trace"])
 
 
 def device_name(device: Device) -> str:
-    """Return the name or type of the device, prefixed with the count if there are several; empty if there is none."""
+    """Return the name or type of the device, prefixed with the count if there are several, or "" without a device."""
     name = device.name or device.type or ""
     return f"{device.count} x {name}" if name and device.count > 1 else name
 
@@ -96,7 +96,8 @@ def _slowest_rank(report: Report) -> str:
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:
-    """List the ranks of each host; empty if a host is unknown, for a single host, and for more than ``_MOST_HOSTS``."""
+    """List the ranks of each host. Return "" if a host is unknown, for a single host, and for more than
+    ``_MOST_HOSTS``."""
     places: dict[str, list[int]] = {}
     for rank in ranks:
         places.setdefault(one_line(rank.host or ""), []).append(rank.rank)
@@ -138,7 +139,7 @@ def _folder(files: Sequence[InputFile]) -> str:
 
 
 def _parent(files: Sequence[InputFile]) -> str:
-    """Return the name of the innermost folder that contains all ``files``; empty for the working directory."""
+    """Return the name of the innermost folder that contains all ``files``, or "" for the working directory."""
     parts = zip(*(read.path.replace("\\", "/").split("/")[:-1] for read in files), strict=False)
     common = [same[0] for same in takewhile(lambda part: len(set(part)) == 1, parts)]
     return common[-1] if common else ""

@@ -109,7 +109,7 @@ def _process_name(args: str | None) -> str:
 
 
 def _readable(args: str) -> str | None:
-    """Make ``args`` a JSON object that viewers accept; None if it is not an object."""
+    """Make ``args`` a JSON object that viewers accept. Return None if it is not an object."""
     if not _NOT_FINITE.search(args):
         return args if args.startswith("{") else None
     # If the match was inside a string, ``args`` was already valid.
@@ -120,7 +120,7 @@ def _readable(args: str) -> str | None:
 
 
 def _parsed(text: str) -> Any:
-    """Parse ``text``; None if it is not JSON or is nested too deeply."""
+    """Parse ``text``. Return None if it is not JSON or is nested too deeply."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -59,7 +59,7 @@ def _start(name: str, time: datetime) -> dict[str, Any]:
 
 
 def _recorded(report: Report) -> str:
-    """Return the start of the first step as ISO 8601 in UTC; empty if times are not relative to 1970."""
+    """Return the start of the first step as ISO 8601 in UTC, or "" if times are not relative to 1970."""
     first = min((step.ts_ns for step in report.steps), default=0)
     if first < _EARLIEST_NS:
         return ""
@@ -77,7 +77,7 @@ def _recorded_per_step_ms(report: Report) -> float | None:
 
 
 def _lost_kernels_ratio(report: Report) -> float | None:
-    """Return the largest share of missing kernels on any rank; None if it is unknown for all."""
+    """Return the largest ratio of lost kernels of any rank, or None if the ratio is unknown for all ranks."""
     return max((one.lost_kernels_ratio for one in report.ranks if one.lost_kernels_ratio is not None), default=None)
 
 

@@ -32,12 +32,13 @@ def origin(report: Report) -> str:
 
 
 def gain_text(finding: Finding) -> str:
-    """Format the gain of ``finding``; empty if it has none."""
+    """Format the gain of ``finding``. Return "" if it has none."""
     return amount_text(finding.gain)
 
 
 def amount_text(gain: Gain | None) -> str:
-    """Format ``gain``, per step, ``≤ 221 ms (57.8 %)``: an upper bound unless predicted; empty if it is None."""
+    """Format ``gain``, per step, as ``≤ 221 ms (57.8 %)``; without ``≤`` if it was predicted. Return "" if it is
+    None."""
     if gain is None:
         return ""
     bound = "" if gain.kind == "predicted" else "≤ "
@@ -45,8 +46,8 @@ def amount_text(gain: Gain | None) -> str:
 
 
 def overlap_text(finding: Finding) -> str:
-    """Say which two larger findings count the same time, and which may: ``overlaps FUS103, may overlap MEM110``; empty
-    if none is known."""
+    """Name up to two larger findings that count the same time, or may: ``overlaps FUS103, may overlap MEM110``. Return
+    "" if none is known."""
     sure = [overlap.code for overlap in finding.overlaps if overlap.certain][:2]
     maybe = [one.code for one in finding.overlaps if not one.certain and one.code not in sure][: 2 - len(sure)]
     parts = (("overlaps", sure), ("may overlap", maybe))

@@ -60,11 +60,12 @@ def simulate(
     """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
-    next to it. The trace starts after ``skip_steps`` steps, as a profiler's trace starts after its warm-up; None skips
-    the initial steps that compile: at most three, and at most half of all steps. ``steps_from`` says what marks a step
-    (profiler, optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in
-    this process, and ``torch`` is patched while it runs. Raises InputError for a missing script, MissingExtraError
-    without torch, and PerfToolError for an unknown device, mode or kind of step.
+    next to it. The trace starts after ``skip_steps`` steps, as a profiler's trace starts after its warm-up. If
+    ``skip_steps`` is None, the initial steps that compile are skipped: at most three, and at most half of all steps.
+    ``steps_from`` says what marks a step (profiler, optimizer, loader, mark_step); if it is None, this is detected. Log
+    and metrics cover the whole run. The script runs in this process, and ``torch`` is patched while it runs. Raise
+    InputError for a missing script, MissingExtraError without torch, and PerfToolError for an unknown device, mode or
+    kind of step.
     """
     _require_torch()
     from perftool.sim.run import run
@@ -77,8 +78,8 @@ def simulate_ranks(
 ) -> tuple[int, list[Path]]:
     """Run ``script`` in ``ranks`` processes that communicate through ``hccl``, each with its own card.
 
-    ``options`` are passed to ``python -m perftool.sim``. Returns the exit code of the first process that fails, or 0,
-    and the traces: if ``output`` is ``run.json.gz``, they are ``run.rank0.json.gz`` and so on. Raises InputError if
+    ``options`` are passed to ``python -m perftool.sim``. Return the exit code of the first process that fails, or 0,
+    and the traces: if ``output`` is ``run.json.gz``, they are ``run.rank0.json.gz`` and so on. Raise InputError if
     ``script`` does not exist, and MissingExtraError without torch.
     """
     require_script(script)

@@ -24,7 +24,7 @@ def run_ranks(
     """Run ``script`` in ``ranks`` processes, with ``options`` for ``python -m perftool.sim``.
 
     Return the exit code of the first process that fails, or 0, and the traces. If a process fails, the others are
-    terminated, because they would wait for it. Raises PerfToolError, before any process starts, if a rank would replace
+    terminated, because they would wait for it. Raise PerfToolError, before any process starts, if a rank would replace
     a file that is not from a simulation.
     """
     target = place(script, output).resolve()

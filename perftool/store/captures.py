@@ -28,7 +28,7 @@ FROM numbered AS n LEFT JOIN ops AS f ON f.id = CASE WHEN n.is_first THEN n.call
 
 
 def read_capture(path: str) -> Reading:
-    """Read the kernels of the trace at ``path`` with their ops. Raises InputError if the trace names no kernel."""
+    """Read the kernels of the trace at ``path`` with their ops. Raise InputError if the trace names no kernel."""
     with TraceStore.for_files([path]) as store:
         read = store.add_trace(path)
         store.build(["_runtime", "device_ops", "ops"])

@@ -81,7 +81,7 @@ class Connections:
 
     def with_room(self, ask: Callable[[], Made]) -> Made:
         """Call ``ask`` and return its result. Double the memory limit and retry whenever DuckDB exceeds it, because
-        DuckDB cannot spill everything. Raises OutOfMemoryError when the machine has too little free memory.
+        DuckDB cannot spill everything. Raise OutOfMemoryError when the machine has too little free memory.
         """
         while True:
             limit_mb = self._limit_mb

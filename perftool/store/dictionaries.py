@@ -27,7 +27,7 @@ _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHE
 def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
     """Create the types event_name, event_category and event_side once all events are in ``raw``.
 
-    Return the limit to which names were shortened, in bytes; None if a dictionary contains all names.
+    Return the limit to which names were shortened, in bytes, or None if a dictionary contains all names.
     """
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}

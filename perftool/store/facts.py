@@ -71,7 +71,7 @@ def _units(device: Mapping[str, Any]) -> int | None:
 
 
 def _capability(device: Mapping[str, Any]) -> int | None:
-    """CUDA's compute capability, times 10. None for AMD, where the number identifies the architecture."""
+    """CUDA's compute capability, times 10, or None for AMD, where the number identifies the architecture."""
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     if type(major) is not int or type(minor) is not int or not (0 < major < 100 and 0 <= minor < 10):
         return None

@@ -71,7 +71,7 @@ def load_trace(
 
     ``here`` returns the connection of the calling thread; ``share`` runs work on one or more threads. ``rank_for``
     returns the rank for the metadata read so far; it is called after the head of the file, and again at the end.
-    ``progress`` is called with the number of bytes of text loaded so far. Raises InputError if the file is not a trace.
+    ``progress`` is called with the number of bytes of text loaded so far. Raise InputError if the file is not a trace.
     """
     # Ignore errors in the cleanup: after a failure, the thread that splits the file may still be writing a chunk.
     with tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as spool:

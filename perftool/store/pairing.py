@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Pairs:
-    """Slices as begins and end times (ns), and the numbers of unmatched ends and begins."""
+    """Slices, as the ids of their begin events and their end times (ns), and the numbers of unmatched end and begin
+    events."""
 
     begin: list[int] = field(default_factory=list)
     end_ns: list[int] = field(default_factory=list)
@@ -17,13 +18,14 @@ class Pairs:
     unmatched_begins: int = 0
 
     def close(self, begins: Sequence[int], end_ns: int) -> None:
-        """Record that the slices that start with ``begins`` end at ``end_ns``."""
+        """Record that the slices with the begin events ``begins`` end at ``end_ns``."""
         self.begin += begins
         self.end_ns += [end_ns] * len(begins)
 
 
 class _OpenBegins:
-    """The open begins of a track, innermost last. A count per name avoids searches that would find nothing."""
+    """The begin events of a track whose slices are open, innermost last. A count per name avoids searches that would
+    find nothing."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[int, str | None]] = []
@@ -34,7 +36,8 @@ class _OpenBegins:
         self._names[name] += 1
 
     def close(self, name: str | None) -> list[int]:
-        """Remove and return the innermost begin called ``name`` (any name if None) and the begins inside it."""
+        """Remove and return the innermost begin event called ``name`` (any name if None) and the begin events inside
+        it."""
         if not (self._stack if name is None else self._names[name]):
             return []
         closed = [self._pop()]
@@ -43,7 +46,7 @@ class _OpenBegins:
         return [begin for begin, _ in closed]
 
     def close_all(self) -> list[int]:
-        """Remove and return all open begins, innermost first."""
+        """Remove and return all begin events that are left, innermost first."""
         return [self._pop()[0] for _ in range(len(self._stack))]
 
     def _pop(self) -> tuple[int, str | None]:
@@ -53,11 +56,12 @@ class _OpenBegins:
 
 
 def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
-    """Match begins and ends, given as (id, track, phase, name, ts) in time order.
+    """Match begin and end events, given as (id, track, phase, name, ts) in time order.
 
-    An end closes the innermost open begin with the same name on its track; an end without a name closes the innermost
-    open begin of any name. Begins inside the closed begin lack an end, as after an exception, and close at the same
-    time. Ends without a begin are dropped; begins without an end close at the last event of their track.
+    An end event closes the innermost open slice with the same name on its track or, if the event has no name, the
+    innermost open slice of any name. Slices inside the closed slice lack an end event, as after an exception, and close
+    at the same time. End events without a slice are dropped; slices without an end event close at the last event of
+    their track.
     """
     pairs = Pairs()
     open_begins: defaultdict[object, _OpenBegins] = defaultdict(_OpenBegins)

@@ -90,7 +90,7 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
     """Import each table of EXPORTED from all ``parts``.
 
-    Raises duckdb.Error if a part has the wrong columns or types, or rows of ranks that it does not own. Also raises it
+    Raise duckdb.Error if a part has the wrong columns or types, or rows of ranks that it does not own. Also raise it
     if the tables of a foreign part lack numbers or are too large when unpacked.
     """
     connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")

@@ -47,7 +47,7 @@ class Reading:
 
 
 def read_text(path: str) -> Reading:
-    """Read a log, a metrics file or a configuration. Raises InputError if it cannot be read."""
+    """Read a log, a metrics file or a configuration. Raise InputError if it cannot be read."""
     # Imported here, because traces do not need the text readers and their pattern tables.
     from perftool.readers import text_input
 

@@ -17,7 +17,7 @@ _ENDING = ".toml"
 
 
 def requested_device(text: str) -> Reading:
-    """Find the device that ``text`` names, and return its facts as an input. Raises InputError if there is no such
+    """Find the device that ``text`` names, and return its facts as an input. Raise InputError if there is no such
     device."""
     facts = find_requested(text)
     size = os.path.getsize(text) if os.path.isfile(text) else 0
@@ -35,7 +35,7 @@ def find_requested(text: str) -> DeviceFacts:
 
 
 def read_device(path: str) -> DeviceFacts:
-    """Read a user's description of a device. Raises InputError if the file is not valid."""
+    """Read a user's description of a device. Raise InputError if the file is not valid."""
     try:
         text = read_small(Path(path)).decode()
     except (OSError, ValueError) as error:

@@ -107,7 +107,7 @@ class Sequencer:
         self._changed = threading.Condition()
 
     def wait(self, number: int) -> None:
-        """Wait until it is the turn of part ``number``. Raises StoppedError if ``stop`` is called."""
+        """Wait until it is the turn of part ``number``. Raise StoppedError if ``stop`` is called."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._next >= number)
             if self._stopped:

@@ -107,7 +107,7 @@ class TraceStore:
         self._folder.cleanup()
 
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
-        """Read one trace file, on this machine or at a URL. Raises InputError if nothing can be read.
+        """Read one trace file, on this machine or at a URL. Raise InputError if nothing can be read.
 
         ``number`` maps the rank that the trace states to the rank that it is assigned. By default, the trace keeps the
         stated rank if it is free.
@@ -162,7 +162,7 @@ class TraceStore:
     def import_ranks(self, parts: Sequence[ExportedTables]) -> None:
         """Import tables that per-rank stores exported, instead of creating them.
 
-        Raises InputError if the tables are corrupt or do not fit together.
+        Raise InputError if the tables are corrupt or do not fit together.
         """
         self._require_open()
         with corrupt_as_input_error():
@@ -222,7 +222,7 @@ class TraceStore:
     def ask(self, sql: str, params: dict[str, Any] | None, bounds: Bounds) -> Result:
         """Run untrusted SQL: one SELECT over the tables, in the sandbox process (``perftool.store.sandbox``).
 
-        Raises QueryError if the SQL is not allowed, fails, or takes too long, including the time to create its tables.
+        Raise QueryError if the SQL is not allowed, fails, or takes too long, including the time to create its tables.
         """
         try:
             sql.encode()
@@ -239,7 +239,7 @@ class TraceStore:
             raise QueryTimeoutError(bounds.seconds) from None
 
     def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run the SQL of a shipped rule; return column names and rows. Raises QueryError like ``query``.
+        """Run the SQL of a shipped rule; return column names and rows. Raise QueryError like ``query``.
 
         Limit the CPU time rather than the wall time, so that no rule fails because the machine is busy.
         """

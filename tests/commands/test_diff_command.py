@@ -184,6 +184,12 @@ def test_the_gate_does_not_pass_a_rank_that_has_no_steps_on_both_sides(run: Run)
     assert run.out.startswith("Median step 1.00 ms -> 1.00 ms")
 
 
+def test_the_gate_names_all_ranks_with_too_few_steps(run: Run) -> None:
+    few = folder_of("few", rank_of(0, 1000, 4), rank_of(1, 1000, 4))
+    assert run(*DIFF, few, few, "--fail-if", "slower:5%") == 2
+    assert "each rank needs at least 5 complete steps, and ranks 0-1 have fewer" in run.err
+
+
 def with_kernels(name: str, *durs_us: int | None) -> str:
     """Write a trace of ten steps of 1 ms. The length of each step's kernel is the next of ``durs_us``; None means no
     kernel.

@@ -173,7 +173,7 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
     ranks = "".join(line(at, 1.0, rank=rank) for at in range(1, 9) for rank in (None, 0, 1, 2))
     Path("n.jsonl").write_text(ranks + line(9, 1.0) + line(9, 1.0, rank=1))
     assert run("trend", "n.jsonl") == 2
-    assert "n.jsonl: the newest run (run.json) lacks rank 0, 2, which most runs have, so it is not judged" in run.err
+    assert "n.jsonl: the newest run (run.json) lacks ranks 0, 2, which most runs have, so it is not judged" in run.err
     assert run("trend", "n.jsonl", "--since", "2026-01-09") == 0
 
 

@@ -25,10 +25,13 @@ MALFORMED: dict[str, tuple[tuple[str, str], str]] = {
     "unknown find": (("[find]", "[find]\nquery = ''"), "unknown key find.query"),
     "code without digits": (
         ('"USR901"', '"USR"'),
-        "key code: 'USR' is not one to four capital letters and three digits",
+        "key code must be one to four capital letters and three digits, not 'USR'",
     ),
-    "code of another file": (('"USR901"', '"USR902"'), "key code: USR902 differs from the file's name"),
-    "name with capitals": (('"a-rule"', '"A rule"'), "key name: 'A rule' is not lower-case words joined by hyphens"),
+    "code of another file": (('"USR901"', '"USR902"'), "code USR902 does not match the file name"),
+    "name with capitals": (
+        ('"a-rule"', '"A rule"'),
+        "key name must be lower-case words joined by hyphens, not 'A rule'",
+    ),
     "severity": (('"warning"', '"fatal"'), "key severity: 'fatal' is not one of error, warning, info"),
     "confidence": (('"high"', '"sure"'), "key confidence: 'sure' is not one of high, medium, low"),
     "status": (('"stable"', '"new"'), "key status: 'new' is not one of preview, stable, deprecated"),

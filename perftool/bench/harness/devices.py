@@ -10,7 +10,7 @@ from perftool.errors import PerfToolError
 
 
 def choose_device(wanted: str) -> str:
-    """Return ``wanted`` or, for ``auto``, the best available device. Raises PerfToolError if it is not available."""
+    """Return ``wanted`` or, for ``auto``, the best available device. Raise PerfToolError if it is not available."""
     if wanted == "auto":
         return next(device for device in ("hpu", "cuda", "cpu") if _is_there(device))
     if not _is_there(wanted):

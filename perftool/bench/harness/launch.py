@@ -43,7 +43,7 @@ class Plan:
 def measure(
     benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap = "default"
 ) -> Measurement:
-    """Time the forms of ``benchmark`` at the size ``size``. Raises BenchmarkError if a worker fails."""
+    """Time the forms of ``benchmark`` at the size ``size``. Raise BenchmarkError if a worker fails."""
     if benchmark.separate_processes:
         return _measure_separately(benchmark, size, device, plan, folder, heap)
     order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)
@@ -53,7 +53,7 @@ def measure(
 
 def measure_and_record(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> tuple[Measurement, Recorded]:
     """Time the forms at the first size and record traces for the rules, in one process if the forms can share it.
-    Raises BenchmarkError if a worker fails."""
+    Raise BenchmarkError if a worker fails."""
     size = benchmark.sizes[0]
     if benchmark.separate_processes:
         measured = measure(benchmark, size, device, plan, folder)
@@ -97,7 +97,7 @@ class Recorded:
 
 
 def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
-    """Record both forms for the rules. Raises BenchmarkError when a worker fails."""
+    """Record both forms for the rules. Raise BenchmarkError when a worker fails."""
     files: dict[FormName, list[Path]] = {}
     ratio = None
     for forms in [(form,) for form in FORM_NAMES] if benchmark.separate_processes else [FORM_NAMES]:

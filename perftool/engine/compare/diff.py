@@ -11,7 +11,7 @@ from perftool.engine.analysis import Run
 from perftool.engine.compare.fusions import fusion_changes
 from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.run_side import device_ranks, run_side, served_numbers, setting_of
-from perftool.engine.compare.settings import differences, listed, named
+from perftool.engine.compare.settings import differences, named
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
 from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time
@@ -94,7 +94,7 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
 
 
 def parse_fail_if(text: str) -> float:
-    """Parse a limit such as ``slower:5%`` into a share. Raises PerfToolError for anything else."""
+    """Parse a limit such as ``slower:5%`` into a share. Raise PerfToolError for anything else."""
     found = _FAIL_IF.fullmatch(text.strip())
     if found is None:
         raise PerfToolError(f"--fail-if {text!r}: expected slower:N%, such as slower:5%")
@@ -107,7 +107,7 @@ def fails(comparison: Comparison, limit: float) -> bool:
 
 
 def unjudged(comparison: Comparison, limit: float) -> str:
-    """Explain why ``--fail-if`` with this ``limit`` cannot judge the new run; empty if it can. The check must not pass
+    """Return why ``--fail-if`` with this ``limit`` cannot judge the new run, or "" if it can. The check must not pass
     a run that it cannot judge."""
     base, new = comparison.base, comparison.new
     for side, which in ((base, "base"), (new, "new")):
@@ -136,7 +136,8 @@ def unjudged(comparison: Comparison, limit: float) -> str:
     for side, which in ((base, "base"), (new, "new")) if len(base.rank_steps) > 1 else ():
         if few := [rank for rank, steps in side.rank_steps.items() if steps < FEWEST_STEPS]:
             each = f"each rank needs at least {FEWEST_STEPS} complete steps"
-            return f"the {which} run is not judged: {each}, and rank {listed(few)} has fewer"
+            has = "has" if len(few) == 1 else "have"
+            return f"the {which} run is not judged: {each}, and {named(few)} {has} fewer"
     if comparison.reason:
         return f"the runs are not judged: {comparison.reason}"
     return "" if fails(comparison, limit) else _kernels_lost(base, new, limit) or _time_lost(base, new, limit)

@@ -29,9 +29,9 @@ _FINDING = (
 
 
 def read_saved(path: str) -> RunSide | None:
-    """Read the run described by a saved report; None if ``path`` is not a report.
+    """Read the run described by a saved report. Return None if ``path`` is not a report.
 
-    Raises InputError if the report has another version or is incomplete.
+    Raise InputError if the report has another version or is incomplete.
     """
     place = Path(path)
     try:

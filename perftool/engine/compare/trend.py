@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from math import log
 from statistics import median
 
-from perftool.engine.compare.settings import listed
+from perftool.engine.compare.settings import named
 from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time
 from perftool.errors import InputError, MissingExtraError, SettingsError
 from perftool.model.metrics import MetricKind, metric_kinds
@@ -58,14 +58,14 @@ def trend_of(
     """Judge ``metric`` over the ``last`` runs (of ``rank``) that are comparable with the newest run.
 
     ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, and ``threshold`` is in percent.
-    Raises SettingsError for an unknown metric, InputError if no run is left, and MissingExtraError if the
+    Raise SettingsError for an unknown metric, InputError if no run is left, and MissingExtraError if the
     statistics library is missing.
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
         raise SettingsError(f"{metric}: not a metric of the summary; docs/json.md lists the metrics")
-    named = [one for one in history.lines if only is None or fnmatch(one.name, only) or fnmatch(one.label, only)]
-    lines = [line for line in named if line.at >= since]
+    chosen = [one for one in history.lines if only is None or fnmatch(one.name, only) or fnmatch(one.label, only)]
+    lines = [line for line in chosen if line.at >= since]
     wanted = [line for line in lines if line.rank == rank]
     if not wanted:
         raise InputError(f"the file has no matching {'run' if rank is None else f'line of rank {rank}'}")
@@ -80,7 +80,7 @@ def trend_of(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
         sum(line.metrics.get(metric) is None for line in whole), history.damaged,
-        _unjudged(newest, max(lines, key=_when), named[-1], metric, history)
+        _unjudged(newest, max(lines, key=_when), chosen[-1], metric, history)
         or _without_usual_ranks(newest, whole, lines)
         or _without_device_work(newest, whole)
         or _with_other_steps(newest, wanted)
@@ -109,7 +109,7 @@ def _read(time: str) -> datetime:
 
 
 def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, history: History) -> str:
-    """Explain why the newest run cannot be judged; empty if it can. The check must not pass a run that it cannot judge.
+    """Return why the newest run cannot be judged, or "" if it can. The check must not pass a run that it cannot judge.
 
     ``newest`` is the newest line to judge, and ``last`` is a line of the newest run, possibly of another rank.
     ``latest`` is the last line of the file. Its run was analysed last and should be the newest, but the clock of the
@@ -135,7 +135,7 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
 
 
 def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequence[RunLine]) -> str:
-    """Explain why ``newest`` is not judged if it lacks ranks that most ``runs`` have; empty if it lacks none. A missing
+    """If ``newest`` lacks ranks that most ``runs`` have, return why it is not judged, otherwise "". A missing
     rank may be the slowest rank."""
     ranks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for line in lines:
@@ -146,12 +146,12 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
     for when, count in times.items():
         counts.update(dict.fromkeys(ranks[when] - ranks[_when(newest)], count))
     missing = [rank for rank, count in counts.items() if 2 * count > len(runs)]
-    lacks = f"the newest run ({newest.label}) lacks rank {listed(missing)}, which most runs have, so it is not judged"
+    lacks = f"the newest run ({newest.label}) lacks {named(missing)}, which most runs have, so it is not judged"
     return lacks if missing else ""
 
 
 def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Explain why ``newest`` is not judged if it has no device work although most ``runs`` do; otherwise empty."""
+    """If ``newest`` has no device work although most ``runs`` do, return why it is not judged, otherwise ""."""
     shown = [run for run in runs if run.metrics.get(_DEVICE_WORK) is not None]
     if newest in shown or 2 * len(shown) <= len(runs):
         return ""
@@ -159,8 +159,8 @@ def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
-    """Explain why ``newest`` is not judged if its steps were detected differently from those of most runs; otherwise
-    empty."""
+    """If the steps of ``newest`` were detected differently from those of most runs, return why it is not judged,
+    otherwise ""."""
     known = {key: Counter(filter(None, (getattr(line, key) for line in wanted))) for key in _STEP_KEYS}
     own = {key: getattr(newest, key) for key in _STEP_KEYS}
     if not any(own[key] and 2 * known[key][own[key]] < known[key].total() for key in _STEP_KEYS):
@@ -169,8 +169,8 @@ def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
 
 
 def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
-    """Explain why ``newest`` is not judged if there are enough ``runs``, but too few of them (``alike``) have its
-    device and settings; otherwise empty. Without this check, renaming the device would be enough to pass the gate."""
+    """If there are enough ``runs``, but too few of them (``alike``) have the device and settings of ``newest``, return
+    why it is not judged, otherwise "". Without this check, renaming the device would be enough to pass the gate."""
     if not alike < 2 * FEWEST_RUNS <= runs:
         return ""
     return (
@@ -180,7 +180,7 @@ def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
 
 
 def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Explain why ``newest`` is not judged if it lacks many more kernels than ``runs`` usually do; otherwise empty."""
+    """If ``newest`` lacks many more kernels than ``runs`` usually do, return why it is not judged, otherwise ""."""
     after = newest.lost_kernels_ratio
     usual = [one.lost_kernels_ratio for one in runs if one is not newest and one.lost_kernels_ratio is not None]
     if after is None or not usual or after - median(usual) <= MOST_LOST_KERNELS:
@@ -192,7 +192,7 @@ def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _with_lost_time(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
-    """Explain why ``newest`` is not judged if it lost time that its median step does not show; otherwise empty."""
+    """If ``newest`` lost time that its median step does not show, return why it is not judged, otherwise ""."""
     others = [one for one in runs if one is not newest]
     recorded = [one.recorded_per_step_ms for one in others if one.recorded_per_step_ms is not None]
     steps = [ms for one in others if (ms := one.metrics.get(DEFAULT_METRIC)) is not None]

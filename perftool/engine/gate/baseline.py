@@ -25,7 +25,7 @@ _TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
-    """Read the baseline at ``path``. Raises BaselineError if it is missing, corrupt or of another version."""
+    """Read the baseline at ``path``. Raise BaselineError if it is missing, corrupt or of another version."""
     try:
         data = parsed(read_small(path, _MOST))
     except OSError as error:

@@ -58,7 +58,7 @@ def budget_option(text: str, origin: str = "--budget") -> BudgetText:
 
 
 def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[Budget, ...]:
-    """Parse ``texts`` into budgets. Raises SettingsError for a malformed limit or an unknown metric."""
+    """Parse ``texts`` into budgets. Raise SettingsError for a malformed limit or an unknown metric."""
     known = sorted(metrics)
     budgets = []
     for text in texts:

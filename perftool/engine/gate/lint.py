@@ -49,7 +49,7 @@ class LintPlan:
 def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint ``run``, which uses the rules of ``plan``.
 
-    Raises InputError if no input can be read. Lint must not pass an input that it has not checked. So it raises
+    Raise InputError if no input can be read. Lint must not pass an input that it has not checked. So it raises
     NoInputError if the trace of a rank has no event with a duration, if nothing was recognised in the inputs, or if
     nothing was recognised in a file that the user named. It also raises InputError if a result of a benchmark client or
     a page of a server is not used.

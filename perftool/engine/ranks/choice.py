@@ -22,7 +22,7 @@ def choose_schedule(paths: Sequence[str], jobs: int | None = None, scheduler: st
     """Choose the schedule for the traces at ``paths``.
 
     ``scheduler`` is None or ``local`` for this machine, or an address for ``connect``. If ``jobs`` is None, the number
-    of processes depends on cores, files and memory. Raises SettingsError for invalid values, and the errors of
+    of processes depends on cores, files and memory. Raise SettingsError for invalid values, and the errors of
     ``connect``.
     """
     if scheduler not in (None, "local"):

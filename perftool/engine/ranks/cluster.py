@@ -102,8 +102,8 @@ class Cluster:
 def connect(address: str) -> Cluster:
     """Connect to the cluster at ``dask://HOST:PORT`` or ``tls://HOST:PORT``, or through a scheduler file.
 
-    TLS uses the certificates in Dask's configuration. Raises SettingsError for any other address, and MissingExtraError
-    if Dask is not installed. Raises PerfToolError if no scheduler answers, if it has no workers, or if they have a
+    TLS uses the certificates in Dask's configuration. Raise SettingsError for any other address, and MissingExtraError
+    if Dask is not installed. Raise PerfToolError if no scheduler answers, if it has no workers, or if they have a
     different version of this program.
     """
     scheme = next((scheme for scheme in _SCHEMES if address.startswith(scheme)), None)
@@ -137,7 +137,7 @@ def connect(address: str) -> Cluster:
 
 
 def _in_time(make: Callable[[], Made]) -> Made:
-    """Return the result of ``make``. Raises TimeoutError if it takes too long.
+    """Return the result of ``make``. Raise TimeoutError if it takes too long.
 
     Dask has no time limit for a peer that accepts a connection but never answers. The thread of such a call keeps
     running until this process ends.

@@ -37,7 +37,7 @@ def require_size(archive: zipfile.ZipFile, packed: int) -> None:
 
 
 def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """Read the member ``name``. Raises ValueError if it has more than ``most`` bytes or a compression we never use."""
+    """Read the member ``name``. Raise ValueError if it has more than ``most`` bytes or a compression we never use."""
     entry = archive.getinfo(name)
     if entry.file_size > most:
         raise ValueError(f"{name} has more than {most >> 20} MiB")

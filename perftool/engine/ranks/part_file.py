@@ -106,7 +106,7 @@ def _head_text(head: Mapping[str, Any]) -> str:
 
 
 def read_part(path: str) -> PartFile:
-    """Read the part at ``path``. Raises InputError if it is not a part, is corrupt, or has another version."""
+    """Read the part at ``path``. Raise InputError if it is not a part, is corrupt, or has another version."""
     if os.path.exists(path) and not os.path.isfile(path):
         # Reading a device file or a pipe might never end.
         raise InputError(f"{path}: not a regular file, so not a part")
@@ -152,7 +152,7 @@ def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None
 def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
     """Combine ``files`` (path and contents) into one part, sorted by trace. The path is None for traces analysed now.
 
-    Raises InputError if two files contain the same rank, unless they are copies of the same part.
+    Raise InputError if two files contain the same rank, unless they are copies of the same part.
     """
     parts: dict[int, tuple[str, Part]] = {}
     lost: dict[str, Part] = {}

@@ -30,7 +30,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[Made], value: Any) -> Made:
-    """Rebuild an object of type ``kind`` from the output of ``to_plain``. Raises ValueError or TypeError for any other
+    """Rebuild an object of type ``kind`` from the output of ``to_plain``. Raise ValueError or TypeError for any other
     value."""
     return cast(Made, _made(kind, value))
 

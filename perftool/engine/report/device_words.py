@@ -299,7 +299,8 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
     if not unknown.value or not unknown.numerator:
         return ""
     lost = format_ns(unknown.numerator * 1e6)
-    return f"its state is unknown for {lost} at the edge of the recording, which counts as neither busy nor idle"
+    when = "at the start or end of the recording"
+    return f"its state is unknown for {lost} {when}, and this time counts as neither busy nor idle"
 
 
 def _best(run: VerdictInput) -> str:
@@ -330,5 +331,5 @@ def short_name(name: str) -> str:
 
 
 def sentence(clause: str) -> str:
-    """Turn ``clause`` into a sentence; empty if the clause is empty."""
+    """Turn ``clause`` into a sentence. An empty clause stays empty."""
     return clause and f"{clause[:1].upper()}{clause[1:]}."

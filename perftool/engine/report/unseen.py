@@ -64,7 +64,8 @@ def unseen(store: TraceStore) -> Unseen | None:
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
     signs = store.select(_SIGN)
-    # Weaker signs are ignored if there are runtime calls, which rules use as evidence about the device.
+    # If there are runtime calls, ignore the weaker signs, because rules already use these calls as evidence about the
+    # device.
     if not signs and not store.select(_CALLS):
         signs = store.select(_STATED) or store.select(_BACKWARD)
     return Unseen(signs[0]["name"], _shown(store)) if signs else None

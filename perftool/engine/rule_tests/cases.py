@@ -68,7 +68,7 @@ class Case:
 
 
 def load_cases(path: Path) -> tuple[Case, ...]:
-    """Load the cases in the file ``path``, which is named after the code of their rule. Raises RuleError, which states
+    """Load the cases in the file ``path``, which is named after the code of their rule. Raise RuleError, which states
     the file and the key."""
     try:
         data = parse_toml(read_small(path).decode())

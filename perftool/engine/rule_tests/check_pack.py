@@ -35,7 +35,7 @@ class PackCheck:
 def check_pack(folder: Path) -> PackCheck:
     """Check the rules in ``folder`` and run their cases from ``cases/CODE.toml``.
 
-    Raises RuleError, which states the file and the key, if a file contains no valid rule.
+    Raise RuleError, which states the file and the key, if a file contains no valid rule.
     """
     rules = load_user_pack(folder)
     problems = [f"{rule.code}: {text}" for rule in rules for text in _query_problems(rule)]

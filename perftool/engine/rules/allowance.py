@@ -46,7 +46,7 @@ def taken(store: TraceStore) -> Allowance:
 
 @contextmanager
 def charged(store: TraceStore) -> Iterator[Allowance]:
-    """Charge the time of the block to third-party rules. Raises SpentError if the allowance is already used up."""
+    """Charge the time of the block to third-party rules. Raise SpentError if the allowance is already used up."""
     allowance = taken(store)
     if allowance.seconds >= MOST_SECONDS or allowance.bytes >= MOST_BYTES:
         raise SpentError

@@ -64,7 +64,7 @@ class Outcome:
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
-    """Run ``rules`` on ``store``. A rule that fails becomes a finding of ``crash_rule``. Raises QueryError if
+    """Run ``rules`` on ``store``. A rule that fails becomes a finding of ``crash_rule``. Raise QueryError if
     ``crash_rule`` is None."""
     with_queries = [rule for rule in rules if rule.sql is not None]
     answers, models = predicted(
@@ -200,7 +200,7 @@ def _location(row: Mapping[str, Any]) -> Location:
 
 
 def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> str | None:
-    """Explain why ``rule`` does not apply to a run with these tables; None if it does."""
+    """Return why ``rule`` does not apply to a run with these tables, or None if it applies."""
     if not rule.applies_to(context.device):
         return f"only for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
     if context.simulated and RECORDER in rule.tags:

@@ -71,7 +71,7 @@ def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | N
 
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
-    """Explain why the recording of ``rank`` does not show what a fix gains in steady steps; None if it does."""
+    """Return why the recording of ``rank`` does not show what a fix gains in steady steps, or None if it does."""
     limit = _limits(store).get(rank)
     return limit["unsteady"] if limit else None
 
@@ -106,7 +106,7 @@ class CpuTimes:
 
 def cpu_times(store: TraceStore, rank: int, least: float) -> CpuTimes | None:
     """The CPU times of the steps of ``rank``, if the recorded steps took more than ``least`` times as much as earlier
-    steps, and differ less from each other; None otherwise, or if no earlier step was measured."""
+    steps, and differ less from each other; otherwise None. It is also None if no earlier step was measured."""
     store.build(["memory_faults", "steps"])
     rows = store.select(_CPU_TIMES, {"rank": rank, "least": least})
     return CpuTimes(**rows[0]) if rows else None

@@ -38,7 +38,7 @@ class Placeholder:
 
 @cache
 def parse_message(message: str) -> tuple[str | Placeholder, ...]:
-    """Split ``message`` into texts and placeholders. Raises ValueError for a brace that does not start a placeholder,
+    """Split ``message`` into texts and placeholders. Raise ValueError for a brace that does not start a placeholder,
     and for an unknown format."""
     pieces: list[str | Placeholder] = []
     at = 0
@@ -61,7 +61,7 @@ def parse_message(message: str) -> tuple[str | Placeholder, ...]:
 
 
 def show_message(message: str, values: Mapping[str, Any]) -> str:
-    """Fill ``values`` into ``message``, and cut it to ``LONGEST`` characters. Raises KeyError for an unknown name."""
+    """Fill ``values`` into ``message``, and cut it to ``LONGEST`` characters. Raise KeyError for an unknown name."""
     shown: list[str] = []
     left = LONGEST
     for piece in parse_message(message):

@@ -59,7 +59,7 @@ def builtin_folder() -> Path:
 
 
 def load_pack(folder: Path) -> list[Rule]:
-    """Load all rules in ``folder`` and its subfolders, sorted by code. Raises RuleError if there are none, or if any is
+    """Load all rules in ``folder`` and its subfolders, sorted by code. Raise RuleError if there are none, or if any is
     malformed."""
     rules, problems = [], []
     for path in pack_files(folder):
@@ -127,7 +127,7 @@ def _question(rule: Rule) -> _Question:
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
     """Load the shipped pack and the user packs in ``folders``, and sort the rules by code.
 
-    The codes of user packs are x9xx (``GAP901``). Raises RuleError for a malformed file, another code in a user
+    The codes of user packs are x9xx (``GAP901``). Raise RuleError for a malformed file, another code in a user
     pack, or a duplicate code or name.
     """
     rules = list(shipped_rules())
@@ -140,7 +140,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
 
 
 def load_user_pack(folder: Path) -> list[Rule]:
-    """Load all rules in ``folder`` and its subfolders. Raises RuleError for a code reserved for shipped rules."""
+    """Load all rules in ``folder`` and its subfolders. Raise RuleError for a code reserved for shipped rules."""
     if not folder.is_dir():
         raise RuleError(f"{folder}: not a folder")
     rules = load_pack(folder)
@@ -163,7 +163,7 @@ def _require_unique(rules: Sequence[Rule]) -> None:
 
 
 def load_rule(path: Path) -> Rule:
-    """Load a rule file. Raises RuleError, which states the file and the key."""
+    """Load a rule file. Raise RuleError, which states the file and the key."""
     try:
         data = parse_toml(read_small(path, _LARGEST_RULE).decode())
     except (OSError, ValueError) as error:
@@ -260,11 +260,11 @@ _TOML_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or 
 
 def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     if not CODE.fullmatch(data["code"]):
-        raise RuleError(f"{path}: key code: {data['code']!r} is not one to four capital letters and three digits")
+        raise RuleError(f"{path}: key code must be one to four capital letters and three digits, not {data['code']!r}")
     if data["code"] != path.stem:
-        raise RuleError(f"{path}: key code: {data['code']} differs from the file's name")
+        raise RuleError(f"{path}: code {data['code']} does not match the file name")
     if not NAME.fullmatch(data["name"]):
-        raise RuleError(f"{path}: key name: {data['name']!r} is not lower-case words joined by hyphens")
+        raise RuleError(f"{path}: key name must be lower-case words joined by hyphens, not {data['name']!r}")
     for key, choices in _CHOICES.items():
         if key in data and data[key] not in choices:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is not one of {', '.join(choices)}")

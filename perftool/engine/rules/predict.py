@@ -185,7 +185,7 @@ def _judged(
     """Replay the fix of each of ``rows`` that has changes. Yield the number of the row, the time saved in ns, a clause
     about missing cores if the saving is only a bound, and the changes that no earlier row has.
 
-    Raises QueryTimeoutError if the replays take longer than a query may.
+    Raise QueryTimeoutError if the replays take longer than a query may.
     """
     until = monotonic() + RULE_TIME_LIMIT_S
     by_subject: dict[str | None, list[Change]] = {}

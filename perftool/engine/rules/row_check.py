@@ -19,7 +19,7 @@ _LARGEST = 1 << 63
 
 
 def checked(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Remove reserved columns from ``rows``. Raises QueryError for invalid values in columns that the engine uses."""
+    """Remove reserved columns from ``rows``. Raise QueryError for invalid values in columns that the engine uses."""
     return [_checked(row) for row in rows]
 
 

@@ -70,7 +70,7 @@ def selectors(values: Iterable[str], origin: str = COMMAND_LINE) -> tuple[Select
 def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
     """Choose the rules of ``selection``.
 
-    Raises RuleError if a selector matches no rule, or if no rule is left. Rules about lost input and crashed rules
+    Raise RuleError if a selector matches no rule, or if no rule is left. Rules about lost input and crashed rules
     always run unless their exact code or name is ignored, because a check must not pass just because its input was
     unreadable or truncated.
     """

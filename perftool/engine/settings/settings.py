@@ -71,7 +71,7 @@ def load_settings(
 
     ``config`` contains the values of --config: at most one file, and any number of ``key = value`` pairs. ``options``
     are keys set on the command line. ``trust`` allows a discovered file to set everything that a named file may set.
-    With ``gate``, configuration files next to the inputs are ignored. Raises SettingsError, which states the file, the
+    With ``gate``, configuration files next to the inputs are ignored. Raise SettingsError, which states the file, the
     key and the expected type.
     """
     files = [text for text in config if _is_file(text)]
@@ -115,7 +115,7 @@ def merge(layers: Sequence[Layer]) -> Settings:
 
 
 def adjust(rules: Sequence[Rule], overrides: Iterable[Override]) -> list[Rule]:
-    """Apply ``overrides`` to ``rules``. Raises SettingsError for an unknown rule, threshold or severity."""
+    """Apply ``overrides`` to ``rules``. Raise SettingsError for an unknown rule, threshold or severity."""
     adjusted = {rule.code: rule for rule in rules}
     codes = {text: rule.code for rule in rules for text in (rule.code, rule.name, *rule.retired)}
     for override in overrides:

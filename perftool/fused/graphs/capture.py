@@ -76,7 +76,7 @@ class HPUGraph:
         self._outputs: list[Tensor] = []
 
     def capture_begin(self, dry_run: bool = False) -> None:
-        """Start capturing on the current stream. Raises RuntimeError if this graph is already capturing.
+        """Start capturing on the current stream. Raise RuntimeError if this graph is already capturing.
 
         `dry_run` only matters on a Gaudi.
         """
@@ -87,7 +87,7 @@ class HPUGraph:
         self._region, self._owner = region, self._stream()
 
     def capture_end(self) -> None:
-        """Stop capturing. Raises RuntimeError unless called on the stream (on a CPU, the thread) that started it."""
+        """Stop capturing. Raise RuntimeError unless called on the stream (on a CPU, the thread) that started it."""
         if self._region is None or self._owner != self._stream():
             raise RuntimeError(OTHER_STREAM)
         self._owner = None
@@ -101,7 +101,7 @@ class HPUGraph:
         self.reset()
 
     def replay(self, asynchronous: bool = False) -> None:
-        """Run the captured region again on the current contents of its memory. Raises RuntimeError while capturing, and
+        """Run the captured region again on the current contents of its memory. Raise RuntimeError while capturing, and
         GraphCaptureError if nothing has been captured.
 
         `asynchronous` has no effect: a replay on CUDA never waits, and a replay on a CPU always does.
@@ -113,7 +113,7 @@ class HPUGraph:
         self._region.replay()
 
     def replayV2(self, static_tlist: Sequence[Tensor], tlist: Sequence[Tensor], asynchronous: bool = False) -> None:
-        """Copy each tensor of `tlist` into its counterpart in `static_tlist`, then replay. Raises RuntimeError if the
+        """Copy each tensor of `tlist` into its counterpart in `static_tlist`, then replay. Raise RuntimeError if the
         shapes differ."""
         if [tensor.shape for tensor in static_tlist] != [tensor.shape for tensor in tlist]:
             raise RuntimeError(OTHER_SIZES)
@@ -123,7 +123,7 @@ class HPUGraph:
         self.replay(asynchronous)
 
     def replayV3(self, tlistI: Sequence[Tensor], asynchronous: bool = False) -> None:
-        """Copy `tlistI` into the marked inputs, then replay. Raises RuntimeError if the shapes differ."""
+        """Copy `tlistI` into the marked inputs, then replay. Raise RuntimeError if the shapes differ."""
         self.replayV2(self._inputs, tlistI, asynchronous)
 
     def mark_user_inputs(self, static_tlist: Sequence[Tensor]) -> None:

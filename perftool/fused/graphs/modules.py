@@ -89,7 +89,7 @@ def wrap_in_hpu_graph(
     A new graph is captured for each combination of argument structure, tensor layouts and dtypes, autocast state and
     other values; see `InferenceCache` for the keywords of a call and the lifetime of results. The module gets the
     methods `clear_cache()` and `clear_inputs()`. `asynchronous`, `disable_tensor_cache` and `dry_run` only matter on a
-    Gaudi. Raises TypeError for anything except a module.
+    Gaudi. Raise TypeError for anything except a module.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"wrap_in_hpu_graph takes a torch.nn.Module, not {type(module).__name__}")
@@ -130,7 +130,7 @@ class ModuleCacher:
         With `use_lfu`, inputs are counted between `model.capture_start()` and `model.capture_end()`; afterwards, only
         the most frequent kinds are captured. `verbose` logs hits every `log_frequency` calls. `have_grad_accumulation`
         has no effect, because accumulation happens outside the graphs; `asynchronous`, `disable_tensor_cache` and
-        `dry_run` only matter on a Gaudi. Raises AssertionError for a model that is already wrapped in DataParallel or
+        `dry_run` only matter on a Gaudi. Raise AssertionError for a model that is already wrapped in DataParallel or
         accepts positional-only or `*args` arguments.
         """
         options = (use_lfu, inplace, allow_unused_input, asynchronous, have_grad_accumulation,
@@ -180,7 +180,7 @@ class TrainingCache(GraphCache):
         self._recording = Counter()
 
     def capture_end(self) -> None:
-        """Stop counting; from now on, capture the most frequent kinds of input. Raises RuntimeError unless counting."""
+        """Stop counting; from now on, capture the most frequent kinds of input. Raise RuntimeError unless counting."""
         if self._recording is None:
             raise RuntimeError("capture_end was called without capture_start")
         self._welcome = frozenset(key for key, _ in self._recording.most_common(self._max_graphs))
@@ -204,7 +204,7 @@ class TrainingCache(GraphCache):
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the arguments of `forward`. Raises AssertionError for unsupported kinds of arguments."""
+    """Return the names of the arguments of `forward`. Raise AssertionError for unsupported kinds of arguments."""
     names: list[str] = []
     for name, parameter in inspect.signature(forward).parameters.items():
         unsupported = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)
@@ -231,7 +231,7 @@ def make_graphed_callables(
     the capture, and otherwise runs the original. A function is not changed; a new function is returned. The samples are
     a tuple of tensors, or for several callables a tuple of such tuples. Results are overwritten by the next call.
 
-    Raises AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
+    Raise AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
     tensors; a call with shapes other than the sample's raises ValueError. The last three options only matter on a
     Gaudi.
     """

@@ -124,7 +124,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _view(tensor: Tensor) -> tuple[View, StorageWeakRef]:
     if tensor.layout != torch.strided:
-        raise GraphCaptureError(f"A tensor of layout {tensor.layout} cannot be captured.")
+        raise GraphCaptureError(f"A tensor with layout {tensor.layout} cannot be captured.")
     reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
     place = int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride(), tensor.dtype
     return View(int(reference.cdata), *place), reference

@@ -90,7 +90,7 @@ def is_scaled(dtype: torch.dtype | None) -> bool:
 
 
 def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torch.dtype | None]:
-    """Return the dtypes of both moments, None for the parameter's dtype. Raises ValueError if only one is FP8."""
+    """Return the dtypes of both moments, None for the parameter's dtype. Raise ValueError if only one is FP8."""
     pair = moments_dtype if isinstance(moments_dtype, tuple) else (moments_dtype, moments_dtype)
     if len(set(map(is_scaled, pair))) > 1:
         raise ValueError("expects both or neither of the moments to be FP8")
@@ -203,7 +203,7 @@ def _pieces(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
 
 
 def new_scale(param: Tensor) -> Tensor:
-    """Create the initial scale of an FP8 moment. Raises NotImplementedError for a sharded parameter."""
+    """Create the initial scale of an FP8 moment. Raise NotImplementedError for a sharded parameter."""
     if is_sharded(param):
         raise NotImplementedError(
             "FP8 moments have one scale per parameter; for sharded parameters use bfloat16 moments."

@@ -33,7 +33,7 @@ class FusedClipNorm:
 
         If there are no gradients, the result is the scalar 0.0, on the CPU.
 
-        Raises ValueError if `norm_type` was set to anything except 2.
+        Raise ValueError if `norm_type` was set to anything except 2.
         """
         if self.norm_type != 2.0:
             raise ValueError(f"FusedClipNorm computes the 2-norm only, not norm_type={self.norm_type}")

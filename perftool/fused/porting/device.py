@@ -164,7 +164,7 @@ class HostEvent:
         return True
 
     def elapsed_time(self, end_event: HostEvent) -> float:
-        """Return the milliseconds from this event to `end_event`. Raises RuntimeError if either is not recorded."""
+        """Return the milliseconds from this event to `end_event`. Raise RuntimeError if either is not recorded."""
         if self._seconds is None or end_event._seconds is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return (end_event._seconds - self._seconds) * 1e3

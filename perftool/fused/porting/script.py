@@ -26,7 +26,7 @@ def run_module(name: str, arguments: list[str]) -> None:
 
 
 def run_script(path: str, arguments: list[str]) -> None:
-    """Run the file at `path` as the module `__main__`. Raises OSError if it cannot be read, and SyntaxError as Python
+    """Run the file at `path` as the module `__main__`. Raise OSError if it cannot be read, and SyntaxError as Python
     does."""
     whole = os.path.abspath(path)
     with open(whole, "rb") as file:

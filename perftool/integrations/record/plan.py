@@ -104,7 +104,7 @@ _files: dict[tuple[str, int], Descriptor] = {}
 
 
 def _own_file(folder: str) -> int:
-    """Open this process's file in ``folder``, once, and return its descriptor. Raises OSError on failure."""
+    """Open this process's file in ``folder``, once, and return its descriptor. Raise OSError on failure."""
     key = folder, os.getpid()
     number = _files[key].number if key in _files else None
     if number is None:

@@ -120,7 +120,7 @@ class _LimitedReader(io.BufferedReader):
 
 
 def server_at(address: str) -> Server:
-    """Parse ``http://HOST:PORT``. Raises InputError for anything else."""
+    """Parse ``http://HOST:PORT``. Raise InputError for anything else."""
     try:
         parts = urlsplit(address)
         port = parts.port

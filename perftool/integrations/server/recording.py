@@ -41,7 +41,7 @@ class Recorded:
 
 def record_server(server: Server, seconds: float, folder: Path, profiles: Path | None) -> Recorded:
     """Profile ``server`` for ``seconds``. Save the metrics pages and, if found, the traces in ``folder``, which is new.
-    ``profiles`` is the server's folder for traces, if the user named it. Ctrl-C ends the profile early. Raises
+    ``profiles`` is the server's folder for traces, if the user named it. Ctrl-C ends the profile early. Raise
     InputError if the server has no profiler or does not answer.
     """
     before = server.metrics()
@@ -128,7 +128,7 @@ def _taken(trace: Path, written: Path, folder: Path) -> Path:
 
 
 def _copied(trace: Path, target: Path) -> bool:
-    """Link or copy ``trace`` to ``target``. Return False if ``target`` exists. Raises OSError on failure."""
+    """Link or copy ``trace`` to ``target``. Return False if ``target`` exists. Raise OSError on failure."""
     try:
         os.link(trace, target)
     except FileExistsError:

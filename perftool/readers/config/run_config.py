@@ -73,7 +73,7 @@ def read(source: Source) -> LogReading:
     """Read the settings in a JSON file, with dotted keys.
 
     Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. A file that is too large
-    or not a JSON object yields only an issue. Raises InputError if the file cannot be opened or read.
+    or not a JSON object yields only an issue. Raise InputError if the file cannot be opened or read.
     """
     tally = IssueTally()
     entries: tuple[ConfigEntry, ...] = ()

@@ -152,7 +152,7 @@ def irregular_kind(file: str | Path) -> str:
 def is_kept(file: Path) -> bool:
     """Whether ``file`` is a regular file. Pipes and devices are not traces, and may never end.
 
-    Rejects links to files of size 0, too, because endless system files report that size.
+    A link to a file of size 0 does not count either, because endless system files report that size.
     """
     try:
         found = file.stat()

@@ -55,7 +55,7 @@ _WORDS = {
 def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]]:
     """Remove copies from ``traces``, and keep only the last complete recording of each process.
 
-    Returns the remaining traces, and the removed ones with their replacements.
+    Return the remaining traces, and the removed traces with their replacements.
     """
     kept: list[Identity] = []
     place: dict[str, int] = {}

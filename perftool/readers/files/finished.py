@@ -70,10 +70,10 @@ class Watched:
 
 
 def files_below(folder: str, is_wanted: Callable[[str], bool], unread: list[str]) -> list[FileState]:
-    """The regular files below ``folder`` whose names are wanted. Adds sentences to ``unread`` about folders, links and
-    files that cannot be read at the moment.
+    """The regular files below ``folder`` whose names are wanted. Folders, links and files that cannot be read at the
+    moment get a sentence in ``unread``.
 
-    Skips empty files, which have not been written yet, and hidden files, which programs create while copying.
+    Empty files, which have not been written yet, and hidden files, which programs create while copying, are skipped.
     """
     return [state for path in _wanted_below(folder, is_wanted, unread) if (state := _state(folder, path, unread))]
 

@@ -67,7 +67,7 @@ def _folders_below(places: Iterable[Path], within: Path | None) -> list[Path]:
 
 
 def _is_first(place: Path, seen: _Seen) -> bool:
-    """Whether ``place`` exists and is not in ``seen``; adds it to ``seen``."""
+    """Add ``place`` to ``seen``. Return whether it exists and was not in ``seen`` before."""
     try:
         known = place.stat()
     except OSError:

@@ -78,7 +78,7 @@ def local_copy(path: str, size: int | None = None) -> Iterator[str]:
     """Provide a local path with the content of ``path``: the path itself or, for a URL, a temporary copy. The download
     may end after ``size`` bytes if a size is given.
 
-    Raises InputError if the file cannot be fetched or needs more than half of the free disk space, and
+    Raise InputError if the file cannot be fetched or needs more than half of the free disk space, and
     MissingExtraError if fsspec or one of its backends is not installed.
     """
     if not is_url(path):

@@ -240,7 +240,7 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
     """Pick the ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
 
     Training counts as newer than the validation that Lightning records in the same run. NEWEST selects the newest run
-    even if it is incomplete. Raises InputError unless exactly one run matches ``wanted``. Without ``wanted``, there is
+    even if it is incomplete. Raise InputError unless exactly one run matches ``wanted``. Without ``wanted``, there is
     a doubt about each other recording.
     """
     by_name = wanted is not None and wanted != NEWEST
@@ -258,13 +258,13 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
 
 
 def _newest_complete(newest_first: Sequence[Run]) -> Run:
-    """The newest run, unless it is incomplete and another one is complete."""
+    """The newest run, unless it is incomplete and another run is complete."""
     return next((run for run in newest_first if run.lacks is None), newest_first[0])
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
-    """``traces`` if they are one run, or those of the run called ``wanted``. Otherwise, raises an InputError that lists
-    the runs."""
+    """``traces`` if they are one run, or those of the run called ``wanted``. Otherwise, an InputError that lists the
+    runs is raised."""
     if any(map(reads_once, traces)) or (len(traces) < 2 and wanted is None):
         return tuple(traces)
     # Unreadable files do not belong to any run. The analysis reports them.
@@ -287,8 +287,8 @@ def _shown(run: Run) -> list[str]:
 
 
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
-    """The run called ``wanted``, or the only one whose name contains it. Accepts names as reports show them, and NEWEST
-    for the newest run."""
+    """The run called ``wanted``, or the only run whose name contains it. ``wanted`` may be a name as reports show it,
+    or NEWEST for the newest run."""
     if wanted == NEWEST and runs:
         return max(runs, key=_age)
     exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]

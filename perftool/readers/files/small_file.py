@@ -12,7 +12,7 @@ _BLOCK = 1 << 20
 
 
 def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
-    """Read a regular file. Raises OSError for anything else (a device may have no end), or above ``most`` bytes."""
+    """Read a regular file. Raise OSError for anything else (a device may have no end), or above ``most`` bytes."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "not a regular file")

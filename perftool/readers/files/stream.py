@@ -170,7 +170,7 @@ class ByteStream:
 
     def _next_member(self, block: bytes, at: int) -> tuple[bytes, int]:
         """The block in which the next member begins, and its offset in the block. If there is none, the offset is that
-        of the block's end. Skips zeros, which some storage pads files with.
+        of the block's end. Zeros are skipped, because some storage pads files with zeros.
         """
         while True:
             if block[at : at + 1] == b"\0":

@@ -13,9 +13,9 @@ DEEPEST = 100
 def walk(folder: str | Path, unread: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield ``folder`` and each folder below it, with the sorted names of its subfolders and of its other entries.
 
-    Links to folders are listed as subfolders, but are not followed. The caller can remove subfolders to skip them. Adds
-    a sentence to ``unread`` about each folder that is not read. Unlike os.walk and Path.rglob of Python 3.10, this does
-    not recurse.
+    Links to folders are listed as subfolders, but are not followed. The caller can remove subfolders to skip them. Add
+    a sentence to ``unread`` about each folder that is not read. The function uses a stack, so deep folders cannot
+    exceed the recursion limit, as they can in os.walk and Path.rglob of Python 3.10.
     """
     left = [(os.fspath(folder), 0)]
     while left:

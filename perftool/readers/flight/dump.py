@@ -68,7 +68,7 @@ def begins_dump(data: bytes) -> bool:
 def read(path: str, rank: int | None = None) -> LogReading:
     """Read the groups and collectives in the dump at ``path``, whose name must contain the rank if ``rank`` is None.
 
-    Raises InputError if the dump is damaged or too large, has no rank, or contains anything but plain values.
+    Raise InputError if the dump is damaged or too large, has no rank, or contains anything but plain values.
     """
     known = rank_of(path) if rank is None else rank
     known = _number_at_end(path) if known is None else known

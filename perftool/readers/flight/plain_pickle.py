@@ -63,7 +63,7 @@ _NOTHING = {"PROTO", "FRAME", "STOP"}
 
 
 def load_plain(data: bytes) -> Any:
-    """Load a pickle of plain values. Raises InputError if it is damaged or contains anything else."""
+    """Load a pickle of plain values. Raise InputError if it is damaged or contains anything else."""
     machine = _Machine(len(data))
     try:
         at = 0
@@ -90,7 +90,7 @@ class _Machine:
         self._most_held = length // _BYTES_A_VALUE + _FREE_VALUES
 
     def do(self, name: str, argument: Any) -> None:
-        """Execute one operation. Raises _Refused if no flight recorder uses it."""
+        """Execute one operation. Raise _Refused if no flight recorder uses it."""
         if name in _OF_ARGUMENT:
             self._stack.append(_Made(valid_text(argument) if isinstance(argument, str) else argument))
         elif name in _GETS:

@@ -35,7 +35,7 @@ def is_advice(lines: Iterable[str]) -> bool:
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read each piece of advice once, and count its repetitions. The compiler repeats it when it recompiles the graph.
 
-    Raises InputError if the file cannot be opened or read.
+    Raise InputError if the file cannot be opened or read.
     """
     tally = IssueTally()
     counts: dict[tuple[str, str, str], list[int]] = {}

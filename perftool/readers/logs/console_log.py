@@ -34,8 +34,8 @@ _TEXTS_AND_ROWS = shortest((*_TEXTS, "::"))
 def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) -> LogReading:
     """Read a whole log in one pass. ``rank`` applies to lines without a rank.
 
-    Keeps ``wanted`` up to date, so that the reader of ``source`` can skip lines that are not needed. The kind is
-    ``fallback_log`` if the log contains only fallbacks. Raises InputError if the file cannot be opened or read.
+    Keep ``wanted`` up to date, so that the reader of ``source`` can skip lines that are not needed. The kind is
+    ``fallback_log`` if the log contains only fallbacks. Raise InputError if the file cannot be opened or read.
     """
     tally = IssueTally()
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)

@@ -28,7 +28,7 @@ _RELEVANT = re.compile(
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read the variables that configure a run. Later assignments replace earlier ones.
 
-    Raises InputError if the file cannot be opened or read.
+    Raise InputError if the file cannot be opened or read.
     """
     tally = IssueTally()
     entries: dict[str, ConfigEntry] = {}

@@ -25,7 +25,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     """Read one record per compilation. ``step`` counts the runs of the graph up to the one that needed the compilation.
 
     ``reason`` is ``new shapes`` if no earlier step had the same input shapes. ``trigger`` is the policy for dynamic
-    shapes under which the graph was compiled. The rank comes from the file's name unless it is given. Raises InputError
+    shapes under which the graph was compiled. The rank comes from the file's name unless it is given. Raise InputError
     if the file cannot be opened or read.
     """
     if rank is None and isinstance(source, (str, PathLike)) and (match := _FILE_NAME.search(fspath(source))):

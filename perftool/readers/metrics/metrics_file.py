@@ -17,7 +17,7 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read the snapshots in a file, and the fallbacks and compilations that they report.
 
-    The rank comes from the file's name (``m-rank3.json.1``) unless it is given. Raises InputError if the file cannot be
+    The rank comes from the file's name (``m-rank3.json.1``) unless it is given. Raise InputError if the file cannot be
     opened or read.
     """
     if rank is None and isinstance(source, (str, PathLike)):

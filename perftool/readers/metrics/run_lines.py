@@ -24,7 +24,7 @@ def read_history(path: str) -> History:
     """Read the runs and ranks in the summary file ``path`` ('-' is stdin), and count unreadable lines. Damaged
     compression counts as one more unreadable line.
 
-    Raises InputError if the file cannot be opened or contains no summary.
+    Raise InputError if the file cannot be opened or contains no summary.
     """
     lines, damaged = [], 0
     line: RunLine | None = None

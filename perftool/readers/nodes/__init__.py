@@ -62,7 +62,7 @@ def host_trace_rank(path: str) -> int | None:
 def as_trace(path: str) -> Iterator[str]:
     """Provide a file with the trace in ``path``: the file itself or, for an archive, a copy of its host calls.
 
-    Raises InputError for an archive without host calls. Errors raised in the block mention ``path`` instead of the path
+    Raise InputError for an archive without host calls. Errors raised in the block mention ``path`` instead of the path
     of the copy.
     """
     if reads_once(path) or not is_bundle(path):

@@ -50,7 +50,7 @@ def begins_view(data: bytes) -> bool:
 
 
 def read_csv(source: Source, rank: int | None = None) -> LogReading:
-    """Read the node runs in a CSV. Raises InputError if it cannot be read or has other columns."""
+    """Read the node runs in a CSV. Raise InputError if it cannot be read or has other columns."""
     path = fspath(source) if isinstance(source, (str, PathLike)) else "input"
     tally = IssueTally()
     lines = (line.text.replace("\0", "") for line in read_lines(source, tally))
@@ -63,13 +63,13 @@ def read_csv(source: Source, rank: int | None = None) -> LogReading:
 
 
 def read_file(path: str, rank: int | None = None) -> LogReading:
-    """Read the node runs in the JSON file ``path``. The rank comes from its name unless it is given. Raises the errors
+    """Read the node runs in the JSON file ``path``. The rank comes from its name unless it is given. Raise the errors
     of read_view."""
     return read_view(whole(path, MOST_BYTES), rank_of(path) if rank is None else rank, path)
 
 
 def read_view(data: bytes, rank: int | None, path: str) -> LogReading:
-    """Read the node runs in the JSON ``data`` of the file ``path``. Raises InputError if it is damaged or has other
+    """Read the node runs in the JSON ``data`` of the file ``path``. Raise InputError if it is damaged or has other
     content."""
     rows = list_under(_KEY, data, path)
     if rows is None:

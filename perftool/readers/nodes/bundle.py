@@ -60,7 +60,7 @@ _RAW = re.compile(r"prof-data/bin/[^/\\]+")
 def read(path: str, rank: int | None = None) -> LogReading:
     """Read the nodes in an archive, and report members that only ``synprof_parser`` can read.
 
-    Leave out damaged members, and count them. Raises InputError if nothing useful remains, or if the archive exceeds
+    Leave out damaged members, and count them. Raise InputError if nothing useful remains, or if the archive exceeds
     a limit.
     """
     rank = rank_of(path) if rank is None else rank
@@ -115,7 +115,7 @@ def has_host_trace(path: str) -> bool | None:
 
 
 def copy_host_trace(path: str, into: Path) -> None:
-    """Write the trace of host calls to the file ``into``. Raises InputError if there is none."""
+    """Write the trace of host calls to the file ``into``. Raise InputError if there is none."""
     with _Members(path) as members:
         for name, content in members:
             if name == _HOST:
@@ -244,7 +244,7 @@ class _Members:
             raise InputError(f"{self._path}: {info.name} is damaged or truncated ({error})") from None
 
     def _bounded(self, name: str, file: IO[bytes], most: int) -> Iterator[bytes]:
-        """Yield the content of ``file``. Raises InputError if it has more than ``most`` bytes."""
+        """Yield the content of ``file``. Raise InputError if it has more than ``most`` bytes."""
         size = 0
         while block := file.read(_BLOCK):
             size += len(block)
@@ -264,13 +264,13 @@ _Info = TypeVar("_Info", bound="_Header")
 
 
 class _Header(tarfile.TarInfo):
-    """A header of a tar. Rejects archives whose extended or global headers are too many or too long."""
+    """A header of a tar. It rejects archives with too many or too long extended or global headers."""
 
     _left = _MOST_STEPS
 
     @classmethod
     def frombuf(cls: type[_Info], buf: bytes | bytearray, encoding: str, errors: str) -> _Info:
-        """Parse the header in ``buf``. Raises ReadError if it is damaged, or if extended headers exceed the limit."""
+        """Parse the header in ``buf``. Raise ReadError if it is damaged, or if extended headers exceed the limit."""
         try:
             info = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
@@ -290,7 +290,7 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls: type[_Info], archive: tarfile.TarFile) -> _Info:
-        """Read the next header of ``archive``. Raises ReadError if the global headers exceed a limit."""
+        """Read the next header of ``archive``. Raise ReadError if the global headers exceed a limit."""
         shared = archive.pax_headers
         if len(shared) > _MOST_GLOBAL or any(len(value) > _LONGEST_GLOBAL for value in shared.values()):
             raise tarfile.ReadError("more global headers than any profiler writes")
@@ -314,7 +314,8 @@ class _Decompressed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill ``buffer`` and return the number of bytes; 0 at the end. Raises InputError for an archive bomb."""
+        """Fill ``buffer`` and return the number of bytes, which is 0 at the end. Raise InputError for an archive
+        bomb."""
         if not self._rest:
             self._rest = memoryview(next(self._blocks, b""))
             self._given += len(self._rest)
@@ -330,7 +331,7 @@ class _ZipFile(io.FileIO):
     """A zip file that refuses to read a huge directory, because zipfile reads the directory in one piece."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read ``size`` bytes. Raises InputError if ``size`` exceeds the limit for a directory."""
+        """Read ``size`` bytes. Raise InputError if ``size`` exceeds the limit for a directory."""
         if size is not None and size > _MOST_DIRECTORY_BYTES:
             raise _BoundError(f"{self.name!s}: more files than the {MOST_MEMBERS:,} that a profiler writes")
         return super().read(size)

@@ -45,13 +45,13 @@ def begins_graphs(data: bytes) -> bool:
 
 
 def read_file(path: str, rank: int | None = None) -> LogReading:
-    """Read the device nodes in the file ``path``. The rank comes from its name unless it is given. Raises the errors of
+    """Read the device nodes in the file ``path``. The rank comes from its name unless it is given. Raise the errors of
     ``read``."""
     return read(whole(path, MOST_BYTES), rank_of(path) if rank is None else rank, path)
 
 
 def read(data: bytes, rank: int | None, path: str) -> LogReading:
-    """Read the device nodes in ``data``, the content of ``path``. Raises InputError if it has other content."""
+    """Read the device nodes in ``data``, the content of ``path``. Raise InputError if it has other content."""
     graphs = list_under("graphs", data, path)
     if graphs is None:
         raise InputError(f"{path}: not a post-graph file: no list of graphs")

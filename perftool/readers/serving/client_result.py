@@ -92,7 +92,7 @@ class ResultScanner:
 
 
 def read(source: Source, _rank: int | None = None) -> LogReading:
-    """Read one or more JSON results. Raises InputError if the file cannot be opened or read."""
+    """Read one or more JSON results. Raise InputError if the file cannot be opened or read."""
     tally = IssueTally()
     text = "\n".join(line.text for line in read_lines(source, tally, MAX_JSON_LINE))
     try:

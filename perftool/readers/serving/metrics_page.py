@@ -65,7 +65,7 @@ def is_page(lines: Iterable[str]) -> bool:
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """Read the totals and the settings in a page. Raises InputError if the file cannot be opened or read."""
+    """Read the totals and the settings in a page. Raise InputError if the file cannot be opened or read."""
     tally = IssueTally()
     sums: dict[str, float] = {}
     settings: tuple[ConfigEntry, ...] = ()

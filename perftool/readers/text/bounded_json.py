@@ -13,7 +13,7 @@ _PER_BYTE, _FREE = 8, 16 << 20
 
 
 def parsed(data: bytes) -> Any:
-    """Parse ``data``. Raises ValueError if it is damaged, or contains more lists and objects than a real file."""
+    """Parse ``data``. Raise ValueError if it is damaged, or contains more lists and objects than a real file."""
     require_few_containers(data)
     return orjson.loads(data)
 

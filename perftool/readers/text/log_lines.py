@@ -57,7 +57,7 @@ class LogLine(NamedTuple):
 def read_log_lines(
     source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
 ) -> Iterator[LogLine]:
-    """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. Raises the errors of
+    """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. Raise the errors of
     read_lines."""
     for line in read_lines(source, tally, wanted=wanted):
         text = line.text

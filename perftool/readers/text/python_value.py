@@ -22,7 +22,7 @@ _IN_JSON = {"(": "[", ")": "]", ",)": "]", "None": "null", "True": "true", "Fals
 def parsed(text: str) -> object:
     """Parse ``text``. Tuples become lists, and integer keys of dicts become strings.
 
-    Raises ValueError or RecursionError for anything else. Python's own parser would take quadratic time for some texts
+    Raise ValueError or RecursionError for anything else. Python's own parser would take quadratic time for some texts
     (f-strings), and up to 500 times the memory for others.
     """
     return json.loads(valid_json(_TOKEN.sub(_as_json, text)))

@@ -94,7 +94,7 @@ class Redactor:
         return replaced(text, spans)
 
     def _repeated(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
-        """The start and the end of each repetition in ``found``. Records the names or kinds as removed."""
+        """Yield the start and the end of each repetition in ``found``, and note its name or kind as removed."""
         for start, end, kind in found:
             self._removed.add(kind)
             yield start, end
@@ -231,7 +231,7 @@ class _Search:
 
 
 class _Begun:
-    """Finds the beginnings of the texts in ``kinds``."""
+    """Finds learned texts that the end of a text cuts off. ``kinds`` maps each learned text to its kind."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds

@@ -71,7 +71,7 @@ def read_lines(
 ) -> Iterator[TextLine]:
     """Yield the lines of ``source``, and report problems to ``tally``. Lines that are not ``wanted`` may be skipped.
 
-    Raises InputError if the file cannot be opened or read, but never because of its content.
+    Raise InputError if the file cannot be opened or read, but never because of its content.
     """
     wanted = wanted or Wanted()
     if isinstance(source, bytes):

@@ -23,7 +23,7 @@ from perftool.readers.trace.event_text import any_boundary, last_boundary, objec
 from perftool.readers.trace.time_text import is_lossy, quote_times
 from perftool.units import quantity
 
-# About the longest head (the metadata before the events) that is accepted.
+# Approximate limit on the size of the head, which is the metadata before the events.
 _LONGEST_HEAD = 32 << 20
 # Text without a proven event boundary is collected up to this size, and then cut at a possible boundary.
 _LONGEST_CARRY = 16 << 20
@@ -78,7 +78,7 @@ class ChromeTrace:
     def chunks(self) -> Iterator[Chunk]:
         """Spool the events, and yield each chunk once its file is complete. The caller deletes the file.
 
-        Raises InputError if the file cannot be read or contains no event array.
+        Raise InputError if the file cannot be read or contains no event array.
         """
         with ByteStream(self.path) as stream:
             blocks = stream.blocks()

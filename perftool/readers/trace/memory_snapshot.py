@@ -57,7 +57,7 @@ def is_pickled_snapshot(head: bytes) -> bool:
 def snapshot_as_trace(path: str) -> Iterator[str]:
     """Provide a file with the trace in ``path``: the file itself or, for a snapshot, its history as a trace.
 
-    Raises InputError for a snapshot that is pickled or has no history.
+    Raise InputError for a snapshot that is pickled or has no history.
     """
     head = b"" if reads_once(path) else _head(path)
     if is_pickled_snapshot(head):
@@ -90,7 +90,7 @@ def write_trace(path: str, place: Path) -> bool:
     """Write the snapshot at ``path`` as a trace to ``place``. If the file is already a trace, write nothing and return
     False.
 
-    Raises InputError if the snapshot is damaged or has no history.
+    Raise InputError if the snapshot is damaged or has no history.
     """
     snapshot = _parsed(path)
     if snapshot is None:

@@ -106,7 +106,7 @@ _IDENTITY = ("Device", "Engine", "Recipe ID", "Context ID", "Unique Node ID")
 def iter_records(source: Source, tally: IssueTally) -> Iterator[ProfilerSlice | CounterSample]:
     """Yield samples, and slices in the order of their ends, so that only unfinished work takes memory.
 
-    ``tally`` counts dropped rows. Raises InputError if the file cannot be opened or read, or if its first line is not
+    ``tally`` counts dropped rows. Raise InputError if the file cannot be opened or read, or if its first line is not
     the profiler's header.
     """
     path = fspath(source) if isinstance(source, (str, PathLike)) else "input"

@@ -36,7 +36,7 @@ def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bo
     """Yield the text of the trace ``read`` with ``added`` inserted: pieces of one or more comma-separated events each.
 
     Leave out the events that an earlier run of this program added at the end. Without ``verbatim``, yield only the
-    readable events and metadata. ``spool`` is an empty folder for temporary files. Raises InputError if the file can no
+    readable events and metadata. ``spool`` is an empty folder for temporary files. Raise InputError if the file can no
     longer be read.
     """
     if verbatim and read.status == "ok" and read.events_end is not None:
@@ -76,7 +76,7 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
 
 
 def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` without the events that an earlier run added at their end. Always consumes all blocks."""
+    """``blocks`` without the events that an earlier run added at their end. All blocks are consumed."""
     pending = b""
     held: bytearray | None = None
     blocks = iter(blocks)

@@ -166,7 +166,7 @@ class Meetings:
         return wires
 
     def _ends(self, less: Floats, wire: Floats) -> Floats:
-        """The time at which each arrival (row) leaves its meeting in each scenario (column), in ns."""
+        """The times at which ranks leave collectives, in ns: one row for each arrival, one column for each scenario."""
         come = self.arrivals
         count, columns = less.shape
         # Running totals of the savings, in ``order``. The saving between the end of ``own`` and an arrival is the

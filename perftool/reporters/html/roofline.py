@@ -87,7 +87,7 @@ class _Axis:
 
 
 def roofline_chart(efficiency: Efficiency) -> RooflineChart | None:
-    """Build the chart of ``efficiency``; None if no op has both operations and bytes."""
+    """Build the chart of ``efficiency``. Return None if no op has both operations and bytes."""
     shown = [op for op in efficiency.ops if op.tflops and op.tbytes]
     if not shown:
         return None
@@ -119,7 +119,7 @@ def _highest(peaks: Sequence[AssumedPeak]) -> list[AssumedPeak]:
 
 
 def _roof(peak: AssumedPeak, x: _Axis, y: _Axis) -> Roof | None:
-    """Clip the roof of ``peak`` to the axes; None if it is outside."""
+    """Clip the roof of ``peak`` to the axes. Return None if it is outside."""
     ridge = peak.rate / peak.bandwidth
     low, high = 10.0**x.low, 10.0**x.high
     floor_rate = 10.0**y.low * 1e12

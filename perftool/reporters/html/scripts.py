@@ -23,7 +23,7 @@ def page_script() -> str:
 
 
 def policy(script: str | None) -> str:
-    """Return the content security policy of a page with this ``script``; None means no scripts."""
+    """Return the content security policy of a page with this ``script``, or of a page without scripts if it is None."""
     if script is None:
         return _POLICY.format("'none'")
     digest = base64.b64encode(sha256(script.encode("utf-8")).digest()).decode()
@@ -31,7 +31,7 @@ def policy(script: str | None) -> str:
 
 
 def packed_plotly() -> str | None:
-    """Return plotly.js as zlib data in base64, which browsers can inflate; None if plotly is not installed."""
+    """Return plotly.js as zlib data in base64, which browsers can inflate, or None if plotly is not installed."""
     spec = find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         return None

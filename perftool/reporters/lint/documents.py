@@ -25,7 +25,7 @@ def render_lint_json(result: LintReport) -> bytes:
 
 
 def render_json_lines(result: LintReport) -> bytes:
-    """Render each finding as one line of JSON; empty if there are no findings."""
+    """Render each finding as one line of JSON."""
     return b"".join(dump(lint_finding_dict(found)) for found in result.findings)
 
 

@@ -58,7 +58,7 @@ def summary_line(result: LintReport) -> str:
 
 
 def place_of(found: LintFinding) -> str:
-    """Return the position of a finding in its file, ``rank0/MME:step 3``; empty if it concerns the whole file."""
+    """Return the position of a finding in its file, ``rank0/MME:step 3``, or "" if it concerns the whole file."""
     finding = found.finding
     track = finding.location.track
     rank = "" if finding.rank is None else f"rank{finding.rank}"

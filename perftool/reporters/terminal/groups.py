@@ -17,8 +17,8 @@ _MOST_ROLES = 4
 
 
 def group_lines(report: Report, noticeable: float = _NOTICEABLE) -> list[Text]:
-    """Return a header and a line for each role of process groups (such as data parallel); nothing if no rank waits for
-    at least ``noticeable``, a share of a step."""
+    """Return a header and a line for each role of process groups (such as data parallel). Return nothing if no rank
+    waits for at least ``noticeable``, a share of a step."""
     step_ns = median_step_ns(report.steps)
     longest = max((wait.ns_per_step for role in report.groups for wait in role.waiting), default=0)
     if not report.groups or not step_ns or longest < noticeable * step_ns:

@@ -60,7 +60,7 @@ class Causes:
 
     def copied(self, reason: str | None) -> None:
         """Count a copy from device to host, unless it belongs to a fallback. ``reason`` is the bridge's reason for a
-        cut; None if nothing was pending."""
+        cut, or None if nothing was pending."""
         if reason is None or reason in _READS:
             self._count("read", "a value on the host" if reason == "local scalar" else "a copy to the host")
 

@@ -113,7 +113,7 @@ class Roofline:
 
 
 def device_facts(name: str) -> DeviceFacts:
-    """Return the facts about ``gaudi``, ``gaudi2`` or ``gaudi3``. Raises PerfToolError for any other name."""
+    """Return the facts about ``gaudi``, ``gaudi2`` or ``gaudi3``. Raise PerfToolError for any other name."""
     if name not in DEVICE_NAMES:
         raise PerfToolError(f"there is no device {name!r} to simulate; the devices are {', '.join(DEVICE_NAMES)}")
     return next(device for device in known_devices() if device.name == DEVICE_NAMES[name])

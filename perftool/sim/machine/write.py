@@ -63,7 +63,7 @@ def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write ``data``, compressed if the name ends in ``.gz``. Raises PerfToolError if ``path`` cannot be written."""
+    """Write ``data``, compressed if the name ends in ``.gz``. Raise PerfToolError if ``path`` cannot be written."""
     _make_folder(path)
     write_file([gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data], path)
 
@@ -105,7 +105,7 @@ def _is_simulated_log(path: Path) -> bool:
 
 
 def require_writable(path: Path) -> None:
-    """Create the folder of ``path`` and check that ``path`` can be written. Raises PerfToolError if it cannot."""
+    """Create the folder of ``path`` and check that ``path`` can be written. Raise PerfToolError if it cannot."""
     _make_folder(path)
     existed = path.exists()
     # A device or a pipe cannot be tested without writing to it.

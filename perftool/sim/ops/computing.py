@@ -41,7 +41,7 @@ _INCAPABLE = (
 
 def compute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return the result of ``func``. If the processor has no kernel for the types, compute it in wider types and round
-    it. Raises the error of ``func`` if wider types do not help.
+    it. Raise the error of ``func`` if wider types do not help.
     """
     low = _low_precision(func, (args, kwargs))
     try:

@@ -25,7 +25,7 @@ class StepLimit(BaseException):
 
 
 def read_script(path: Path) -> CodeType:
-    """Compile the script. Raises InputError if it cannot be read, and SyntaxError as Python does."""
+    """Compile the script. Raise InputError if it cannot be read, and SyntaxError as Python does."""
     try:
         source = path.read_bytes()
     except OSError as error:

@@ -169,7 +169,7 @@ class _Event:
         self._machine.synchronize()
 
     def elapsed_time(self, end_event: _Event) -> float:
-        """Return the virtual milliseconds from this event to ``end_event``. Raises RuntimeError if one of them is not
+        """Return the virtual milliseconds from this event to ``end_event``. Raise RuntimeError if one of them is not
         recorded."""
         if self._ns is None or end_event._ns is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")

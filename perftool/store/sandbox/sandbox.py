@@ -71,7 +71,7 @@ class Sandbox:
     def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
         """Run ``sql``, which may use ``tables`` (each in its own file) and the tables of earlier calls.
 
-        Raises QueryError if the query fails.
+        Raise QueryError if the query fails.
         """
         if len(sql) > _LONGEST_SQL:
             raise QueryError(f"the SQL is longer than {_LONGEST_SQL:,} characters")
@@ -169,9 +169,9 @@ def _pipe(pipe: Any) -> BinaryIO:
 
 
 def read_result(pipe: BinaryIO, bounds: Bounds) -> Result | str | None:
-    """Read the result, or an error message, from ``pipe``; None if the answer ends early.
+    """Read the result, or an error message, from ``pipe``. Return None if the answer ends early.
 
-    The author of the SQL may have taken over the process at the other end. Raises BrokenFrameError if it sends anything
+    The author of the SQL may have taken over the process at the other end. Raise BrokenFrameError if it sends anything
     else, or more than ``bounds`` allow.
     """
     columns: list[str] = []

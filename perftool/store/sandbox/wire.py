@@ -73,7 +73,7 @@ def read_frame(pipe: BinaryIO, longest: int) -> bytes | None:
 
 
 def decoded(data: bytes) -> Any:
-    """Parse ``data``. Raises BrokenFrameError unless it is JSON whose strings can be encoded."""
+    """Parse ``data``. Raise BrokenFrameError unless it is JSON whose strings can be encoded."""
     try:
         message = json.loads(data)
         if _MAY_BE_HALF.search(data):
@@ -103,7 +103,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Convert ``value`` back from the result of ``packed``. Raises BrokenFrameError if it is not such a result."""
+    """Convert ``value`` back from the result of ``packed``. Raise BrokenFrameError if it is not such a result."""
     try:
         return _unpacked(value, _DEEPEST)
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:

@@ -10,7 +10,7 @@
 -- column passes: DOUBLE, mean number of backward passes in a series
 -- column runs: BIGINT, number of series
 -- column ns: BIGINT, time from the first op that records gradients to the end of the last backward pass, summed over the series
--- column long_ns: BIGINT, the part of ns in which ops longer than 300 us compute
+-- column long_ns: BIGINT, the part of ns that ops longer than 300 us spend computing
 -- column ts: BIGINT, start of the first series in ns
 -- column dur: BIGINT, duration of the first series in ns
 WITH optimizers AS (

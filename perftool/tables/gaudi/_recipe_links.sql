@@ -1,7 +1,7 @@
 -- Gaudi: the launch of each unit of device work. The trace names the recipe on both sides but does not link them.
 --
 -- A recipe's runs follow its launches in order. If there are as many runs as launches, they are paired by position.
--- Otherwise, some are missing, either at the edges of the recording or because the profiler dropped them. In that case,
+-- Otherwise, some are missing, at the start or end of the recording or because the profiler dropped them. In that case,
 -- runs and launches are paired from the end (launches by their sequence numbers), because all work is done when a
 -- recording ends. If that is impossible, work belongs to the last launch before it.
 --

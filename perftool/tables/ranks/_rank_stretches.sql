@@ -2,7 +2,7 @@
 -- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
 -- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: work that was already
--- launched starts at once, or the host was waiting for the collective. Until that launch or wait, or if there is
+-- launched starts immediately, or the host was waiting for the collective. Until that launch or wait, or if there is
 -- neither, the rank's host counts as working.
 --
 -- needs: windows, steps, collectives, device_ops, launches, syncs, _timeline, _mask_meanings, gap_causes
