@@ -66,7 +66,7 @@ def root(
 ) -> None:
     """Find out what slows a PyTorch run down, what each cause costs, and what to change.
 
-    Reads the traces that PyTorch's profiler leaves behind, on Gaudi, CUDA, ROCm, XPU, MTIA and CPU.
+    The tool reads the traces that PyTorch's profiler writes, on Gaudi, CUDA, ROCm, XPU, MTIA and CPU.
 
     Examples:
 

@@ -55,7 +55,7 @@ def trend(
     A statistical method finds levels and the changes between them. Exit 1: the last level, of at least 3 runs, is worse
     than the best level before it by more than --threshold. Exit 2: the newest run is not the last one in the
     file, does not show the metric, lacks the chosen rank or a rank that most runs have, had an input that could not be
-    read in full, or has settings that fewer than 6 runs in the file share. Needs the extra trend.
+    read in full, or has settings that fewer than 6 runs in the file share. The command needs the extra trend.
 
     Examples:
 

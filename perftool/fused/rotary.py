@@ -78,7 +78,7 @@ def _check_size(p: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _at(table: Tensor, position_ids: Tensor) -> Tensor:
     """Return the rows for the positions, to be broadcast over the heads."""
     if table.numel() != table.size(-2) * table.size(-1):
-        raise ValueError(f"with position_ids cos and sin are [positions, size], not {list(table.shape)}")
+        raise ValueError(f"with position_ids, cos and sin are [positions, size], not {list(table.shape)}")
     return table.reshape(-1, table.size(-1))[position_ids].unsqueeze(1)
 
 

@@ -98,8 +98,8 @@ class _Search(CulpritRowMaker):
         return self._needed(Late(tuple(found))) if found else None
 
     def _steady(self, late: Sequence[int], found: Sequence[int]) -> list[int]:
-        """The ranks in ``late`` whose total excess is much larger than the median of the ranks that are in neither
-        ``late`` nor ``found``.
+        """The ranks in ``late`` whose total excess is much larger than the median excess of the ranks that are in
+        neither ``late`` nor ``found``.
         """
         wholes = dict(zip(self.ranks, np.maximum(self.excess, 0.0).sum(axis=1).tolist(), strict=True))
         rest = [whole for rank, whole in wholes.items() if rank not in late and rank not in found]
