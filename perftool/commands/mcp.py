@@ -17,8 +17,8 @@ def mcp(
 ) -> None:
     """Serve analysis, queries and predictions to agents (MCP)
 
-    The server uses the Model Context Protocol on stdin and stdout. It reads traces below --root, and writes nothing. The
-    command needs the extra mcp.
+    The server uses the Model Context Protocol on stdin and stdout. It reads traces below --root, and writes nothing.
+    The command needs the extra mcp.
 
     Examples:
 
