@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -93,6 +94,34 @@ def test_the_module_whose_calls_are_steps_can_be_saved_copied_and_scripted(calls
     calls.close()
     model(torch.ones(1, 2))
     assert len(ended) == 2
+
+
+def test_a_program_can_save_and_restore_the_hooks_of_a_module(calls: Steps, ended: list[int]) -> None:
+    model, plain = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    plain.load_state_dict(model.state_dict())
+    model(torch.ones(1, 2))
+    assert type(model._forward_pre_hooks.copy()) is OrderedDict
+    assert (model._forward_pre_hooks | {1: 2}, {1: 2} | model._forward_pre_hooks) == ({1: 2}, {1: 2})
+    assert pickle.dumps(model._forward_pre_hooks) == pickle.dumps(plain._forward_pre_hooks)
+    model._forward_pre_hooks = model._forward_pre_hooks.copy()
+    model(torch.ones(1, 2))
+    assert len(ended) == 1
+
+
+def test_after_the_recording_a_module_has_an_ordinary_dict_of_hooks(calls: Steps) -> None:
+    model = torch.nn.Linear(2, 2)
+    model(torch.ones(1, 2))
+    calls.close()
+    assert type(model._forward_pre_hooks) is OrderedDict
+
+
+def test_calls_of_a_compiled_module_are_steps(calls: Steps, ended: list[int]) -> None:
+    model = torch.nn.Linear(2, 2)
+    compiled = torch.compile(model, backend="eager")
+    for _ in range(4):
+        compiled(torch.ones(1, 2))
+    assert len(ended) == 4
+    assert type(model._forward_pre_hooks) is OrderedDict
 
 
 def test_hooks_of_the_program_keep_working(calls: Steps, ended: list[int]) -> None:

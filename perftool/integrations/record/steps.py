@@ -131,7 +131,8 @@ class Steps:
         self._fetches += 1
         # The search for optimizers visits all objects of the program, so it ends once the steps are known.
         are_steps = self.in_backward or self._fetches > _PATIENCE
-        if self._source == "auto" and self._model_ran and (are_steps or not _any_of(Optimizer)):
+        may_be_steps = self._model_ran or self.in_backward
+        if self._source == "auto" and may_be_steps and (are_steps or not _any_of(Optimizer)):
             self._settle("loader")
         if self._source == "loader":
             self._ended()
@@ -206,10 +207,17 @@ class _CallHook:
 
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
         self._begun = begun
-        self._hooks = module._forward_pre_hooks = _WithUnseen(self._called)
+        self._module = weakref.ref(module)
+        self._hooks = _WithUnseen(self._called)
+        # A compiled module passes attributes on to the module that it contains, and a module may refuse new attributes.
+        module.__dict__["_forward_pre_hooks"] = self._hooks
 
     def remove(self) -> None:
         self._hooks.unseen = None
+        module = self._module()
+        # Handles of hooks that the program has added refer to our dict.
+        if module is not None and not self._hooks and module.__dict__.get("_forward_pre_hooks") is self._hooks:
+            module.__dict__["_forward_pre_hooks"] = OrderedDict()
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         if not is_traced():
@@ -230,8 +238,18 @@ class _WithUnseen(OrderedDict[int, Any]):
         own = super().items()
         return own if self.unseen is None else [(_UNSEEN_ID, self.unseen), *own]
 
+    def copy(self) -> OrderedDict[int, Any]:  # type: ignore[override]
+        return OrderedDict(super().items())
+
+    def __or__(self, other: Any) -> Any:
+        return self.copy() | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self.copy()
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return OrderedDict, (list(super().items()),)
+        # As of an OrderedDict, so that a pickled module has the same bytes.
+        return OrderedDict, (), None, None, iter(super().items())
 
     def __deepcopy__(self, memo: Any) -> OrderedDict[int, Any]:
         return OrderedDict(copy.deepcopy(list(super().items()), memo))
