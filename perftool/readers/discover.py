@@ -157,7 +157,7 @@ def find_inputs(
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
-    picked = run if not all(map(os.path.isdir, paths)) else None
+    picked = run if not any(map(os.path.isdir, paths)) else None
     if run is not None and parts and not traces:
         raise InputError("--run picks a recording among traces, but the inputs are parts")
     chosen = list(dict.fromkeys(traces))
@@ -488,9 +488,16 @@ def _shows_events(path: str) -> bool:
 def _whole_json(path: str) -> tuple[Any, bytes]:
     """The parsed content and the bytes of a JSON file; ``(None, b"")`` if it is malformed or too large to parse."""
     try:
-        text = Path(path).read_bytes() if os.path.getsize(path) <= _LARGEST_STATE else b""
+        with ByteStream(path) as stream:
+            text = b""
+            for block in stream.blocks():
+                text += block
+                if len(text) > _LARGEST_STATE:
+                    return None, b""
+            if stream.issues:
+                return None, b""
         return parsed(text), text
-    except (OSError, ValueError):
+    except (InputError, OSError, ValueError):
         return None, b""
 
 

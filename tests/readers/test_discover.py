@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -46,6 +47,31 @@ def test_a_file_named_like_the_pattern_hides_no_other_file(folder: Path) -> None
     (folder / "traces" / "*.json").write_bytes((folder / "traces" / "b.json").read_bytes())
 
     assert sorted(find_inputs(["traces/*.json"]).traces) == ["traces/*.json", "traces/b.json"]
+
+
+def test_compressed_json_of_other_programs_is_no_trace(tmp_path: Path) -> None:
+    """PyTorch's `export_memory_timeline` saves lists of times and sizes."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 10, "dur": 5, "pid": 1, "tid": 1}
+    trace, timeline = tmp_path / "trace.json", tmp_path / "rank0.raw.json.gz"
+    trace.write_text(json.dumps({"traceEvents": [event]}), encoding="utf-8")
+    whole = gzip.compress(json.dumps([[1, 2, [3, 0], 4]]).encode())
+    timeline.write_bytes(whole)
+    assert find_inputs([str(tmp_path)]).traces == (str(trace),)
+    # A file that was cut off may be a trace.
+    timeline.write_bytes(whole[:-8])
+    with pytest.raises(InputError, match="belong to 2 runs"):
+        find_inputs([str(tmp_path)])
+
+
+def test_a_run_is_picked_in_a_folder_beside_a_log(tmp_path: Path) -> None:
+    for folder, start in (("night1", 1), ("night2", 2)):
+        event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": start * 1e15, "dur": 5, "pid": start, "tid": 1}
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "trace.json").write_text(json.dumps({"traceEvents": [event]}), encoding="utf-8")
+    log = tmp_path / "console.log"
+    log.write_text("CPU fallback digamma : self=HPUBFloat16Type\n", encoding="utf-8")
+    found = find_inputs([str(tmp_path), str(log)], run="night1")
+    assert found.traces == (str(tmp_path / "night1" / "trace.json"),)
 
 
 def test_excluded_files_are_left_out(folder: Path) -> None:
