@@ -72,7 +72,7 @@ class Run:
     @cached_property
     def report(self) -> Report:
         """The report: the findings of the rules, and the numbers that every report shows."""
-        return self._answered(compose)
+        return replace(self._answered(compose), omitted=self._inputs.omitted)
 
     @cached_property
     def report_for_gate(self) -> Report:

@@ -355,7 +355,11 @@ class RankSummary:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of one analysis. Rankings cover the window and all ranks, and list the largest first."""
+    """The result of one analysis. Rankings cover the window and all ranks, and list the largest first.
+
+    ``omitted``: sentences about files that were left out although the user did not ask for that, such as other
+    recordings in the folder.
+    """
 
     inputs: tuple[InputFile, ...]
     device: Device
@@ -382,6 +386,7 @@ class Report:
     chains: tuple[Chain, ...] = field(default=())
     modules: tuple[ModuleTime, ...] = field(default=())
     memory: tuple[MemoryUse, ...] = field(default=())
+    omitted: tuple[str, ...] = field(default=())
 
     @property
     def advice(self) -> tuple[Finding, ...]:

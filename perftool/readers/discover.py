@@ -117,6 +117,12 @@ class Inputs:
             if one.why != "copy" and (not self.is_picked or one.path in self.named or one.is_later)
         )
 
+    @property
+    def omitted(self) -> tuple[str, ...]:
+        """Sentences about the files that a gate does not leave out by itself."""
+        parts = [unread_parts_text([shown_path(part) for part in self.unread_parts])] if self.unread_parts else []
+        return (*parts, *(f"{shown_path(doubt.file)}: {doubt.why}" for doubt in self.doubts), *map(str, self.unread))
+
 
 def find_inputs(
     paths: Sequence[str],

@@ -35,6 +35,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             }
             for read in report.inputs
         ],
+        "omitted": list(report.omitted),
         "device": {"type": report.device.type, "name": report.device.name, "count": report.device.count},
         "run": asdict(report.run),
         "verdict": {

@@ -415,6 +415,20 @@ def test_the_sentence_about_several_recordings_names_them_and_the_ways_out(run: 
     assert run("lint", "folder", "--as-one-run", "--select", "GAP101") == 0
 
 
+def test_a_saved_report_states_what_it_leaves_out(run: Run) -> None:
+    recording("folder/old/rank0.json", 1.7e15, 1)
+    recording("folder/new/rank0.json", 1.7e15 + 6e7, 2)
+    assert run("analyze", "folder", "--select", "GAP101", "--output-format", "json", "-o", "folder.json") == 0
+    assert json.loads(Path("folder.json").read_text())["omitted"] == [
+        "folder/old/rank0.json: left out as part of another recording"
+    ]
+    assert run("diff", "folder/old", "folder.json", "--fail-if", "slower:5%") == 2
+    assert "the new run is incomplete, so it is not judged: folder/old/rank0.json: left out as part of" in run.err
+    options = ["--select", "GAP101", "--output-format", "json", "-o", "new.json"]
+    assert run("analyze", "folder", "--run", "newest", *options) == 0
+    assert json.loads(Path("new.json").read_text())["omitted"] == []
+
+
 def test_the_newest_recording_must_be_complete(run: Run) -> None:
     for night, ranks in (("before", (0, 1)), ("after", (0,))):
         for rank in ranks:

@@ -30,6 +30,7 @@ CONTRACT: dict[str, Any] = {
         "path": TEXT, "kind": TEXT, "rank": (int, NONE), "bytes": WHOLE, "events": WHOLE, "status": TEXT,
         "issues": [{"kind": TEXT, "count": WHOLE, "message": TEXT}],
     }],
+    "omitted": [TEXT],
     "device": {"type": (str, NONE), "name": (str, NONE), "count": WHOLE},
     "run": {"kind": (str, NONE)},
     "verdict": {"headline": TEXT, "detail": TEXT, "causes": [{

@@ -142,7 +142,7 @@ def _report() -> Schema:
         "groups": _list(_of(GroupRole)),
         "recipes": _list(_of(Recipe)), "fallbacks": _list(_of(Fallback)), "findings": _list(_object(finding)),
         "model": _null(_object({**model, "run": _null(_of(ReplayedRun))})), "together": _null(_of(Together)),
-        "not_applicable": _list(_of(NotApplicable)), "efficiency": _null(_of(Efficiency)),
+        "not_applicable": _list(_of(NotApplicable)), "omitted": _list(TEXT), "efficiency": _null(_of(Efficiency)),
         "chains": _list(_of(Chain)), "modules": _list(_of(ModuleTime)),
         "memory": _list(_of(MemoryUse)),
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -60,7 +61,7 @@ def read_saved(path: str) -> RunSide | None:
 
 def _side(path: str, data: Mapping[str, Any]) -> RunSide:
     run = data.get("run") or {}
-    return run_side(
+    side = run_side(
         path,
         from_plain(tuple[Step, ...], [_fields(step, _STEP) for step in data["steps"]]),
         from_plain(tuple[Share, ...], data["top_device_ops"]),
@@ -81,6 +82,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         worked=_worked(data),
         lost_kernels=from_plain(dict[int, float], _of_ranks(data, "lost_kernels_ratio")),
     )
+    return replace(side, lost=(*from_plain(tuple[str, ...], data.get("omitted", [])), *side.lost))
 
 
 def _setting(data: Mapping[str, Any]) -> Setting:
