@@ -256,9 +256,10 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
 
 
 def _names(findings: Sequence[Finding]) -> str:
-    names = list(dict.fromkeys(finding.name.replace("-", " ") for finding in findings))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    """The names of the rules of the first ``findings``, each once, and the number of findings of other rules."""
+    names = list(dict.fromkeys(finding.name for finding in findings))[:_MOST_NAMED]
+    others = sum(finding.name not in names for finding in findings)
+    return ", ".join(name.replace("-", " ") for name in names) + (f" and {others} more" if others else "")
 
 
 def _next(shown: Sequence[_Row]) -> str:

@@ -1,5 +1,5 @@
--- One row per rank whose device is in devices.toml. The metadata names the device; otherwise, a lane that only one
--- device has identifies it. Where the CPU is the device, its rates were measured when the trace was recorded.
+-- One row per rank whose device is in devices.toml. The device is taken from the metadata or, failing that, from a lane
+-- that exists on only one model. Where the CPU is the device, its rates were measured when the trace was recorded.
 --
 -- absent: devices.toml has no peak rates for a device in the trace, and the recorder measured none
 -- needs: devices, tracks, _vocabulary, machines, _cpu_runs

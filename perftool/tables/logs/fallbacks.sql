@@ -10,7 +10,7 @@
 -- column traced: BIGINT, number of executions in the trace
 -- column time_ns: BIGINT, time of the executions in the trace, including copies and waiting; NULL if there is no trace
 -- column registered: BOOLEAN, whether release 1.19 of the bridge has a kernel for the operator, with any overload, in place or not; NULL when only the trace shows it
--- column source: VARCHAR, what reports the executions: table (printed at exit), metrics (the metrics file), a line of the log (call, refusal of an argument, graph_cut), or trace; several joined by +
+-- column source: VARCHAR, what reports the executions: table (printed at exit), metrics (the metrics file), call, refusal (of an argument) or graph_cut (a line of the log), or trace; several joined by +
 -- column rank: INTEGER, distributed rank of the trace that shows the operator
 -- column step: INTEGER, step of the longest execution in the trace
 -- column ts: BIGINT, start of the longest execution in ns

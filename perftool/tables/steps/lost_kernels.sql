@@ -1,6 +1,6 @@
 -- The kernels that a rank launched in its steps but that its recording lacks. The device seems idle while they run.
 --
--- A wrapper and its driver call may share one id, so a call is not missing its kernel if any device work has its id.
+-- A wrapper and its driver call may share one id, so a launch counts as lost only if no device work has that id.
 -- The ratio of the median step is used, because the end of a recording may truncate the work of its last step.
 --
 -- needs: _step_bounds, roles, _runtime, _device_work, _stream_captures

@@ -7,8 +7,8 @@
 -- * optimizer: a step ends with the last call of the optimizer before the next backward pass. If there are several
 -- optimizers, the one that is called least often counts.
 -- * annotation: the outermost annotation that recurs least often; a step lasts until the annotation's next occurrence.
--- * copies: a step begins with copies of inputs to the device. Later layers of a model look like earlier ones, but none
--- of them copies inputs from the host and waits for a result.
+-- * copies: a step begins with copies of inputs to the device. The layers of a model also recur, but none of them
+-- copies inputs from the host and waits for a result.
 --
 -- If steps are detected rather than marked, there must be at least three. For the last two sources, 80 % of the steps
 -- must also have equal numbers of launches, and lengths from 0.5 to 1.5 times the median.
