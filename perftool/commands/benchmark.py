@@ -172,7 +172,7 @@ def _run(
 
 
 class _Shown:
-    """Prints the results: each text on stdout as soon as it is known, anything else at the end."""
+    """Prints each result as soon as it is known (text on stdout), or writes one document with all results."""
 
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color

@@ -85,6 +85,7 @@ class Inputs:
     ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
     ``doubts``: files that were left out, although the user did not ask for that.
+    ``is_picked``: whether the user picked a run.
     """
 
     traces: tuple[str, ...]

@@ -136,6 +136,9 @@ CREATE MACRO shows(active, doing) AS list_has_any(active, doing::activity[]::VAR
 -- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
 
+-- Whether this is the op of a recurrent layer (not of a cell), which runs all its time steps in C++.
+CREATE MACRO is_rnn_layer(name) AS name IN ('aten::lstm', 'aten::gru', 'aten::rnn_tanh', 'aten::rnn_relu');
+
 -- Truncates a name to at most this many characters and marks the place. The mark shows --redact where a name may end in
 -- the middle of a secret.
 CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;

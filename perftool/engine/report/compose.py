@@ -65,13 +65,19 @@ def compose(
     """Build the report on ``store``. ``evaluated`` runs ``rules`` in a given context."""
     # One call for all tables, so that they can be built in parallel.
     store.build(_TABLES)
+    steps = tuple(overview.steps(store))
+    return _composed(store, rules, device, steps, _concluded(store, rules, steps, device, evaluated))
+
+
+def _composed(
+    store: TraceStore, rules: Sequence[Rule], device: Device, steps: tuple[Step, ...], outcome: Outcome
+) -> Report:
+    """Build the report on ``store``, whose ``steps`` and ``outcome`` are known."""
     summary = overview.summary(store)
     groups = group_roles(store)
     readable = len(store.metadata)
     run = replace(overview.run(store), parallel=parallel_text(store, groups, readable))
-    steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
-    outcome = _concluded(store, rules, steps, device, evaluated)
     inputs = (*store.inputs_with_issues(), *store.unreadable)
     findings = outcome.findings
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
@@ -128,10 +134,10 @@ def compose_for_gate(
     passes: the inputs, steps, ranks and findings. That takes half the time.
     """
     steps = tuple(overview.steps(store))
-    found = evaluated(context_of(store, steps, device.type))
-    if any(finding.advice for finding in found.findings):
-        return compose(store, rules, device, lambda _: found)
-    outcome = _concluded(store, rules, steps, device, lambda _: found)
+    outcome = _concluded(store, rules, steps, device, evaluated)
+    if any(finding.advice for finding in outcome.findings):
+        store.build(_TABLES)
+        return _composed(store, rules, device, steps, outcome)
     return Report(
         inputs=(*store.inputs_with_issues(), *store.unreadable), device=device, summary=overview.metrics([]),
         steps=steps, idle_causes=(), top_device_ops=(), top_ops=(), engines=(), recipes=(), fallbacks=(),

@@ -130,12 +130,13 @@ class Steps:
     def _fetched(self) -> None:
         self._fetches += 1
         # The search for optimizers visits all objects of the program, so it ends once the steps are known.
-        are_steps = self.in_backward or self._fetches > _PATIENCE
-        may_be_steps = self._model_ran or self.in_backward
-        if self._source == "auto" and may_be_steps and (are_steps or not _any_of(Optimizer)):
+        if self._source == "auto" and (self.in_backward or (self._model_ran and self._has_no_optimizer())):
             self._settle("loader")
         if self._source == "loader":
             self._ended()
+
+    def _has_no_optimizer(self) -> bool:
+        return self._fetches > _PATIENCE or not _any_of(Optimizer)
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call of a module that PyTorch does not compile or trace. This removes the global hook."""

@@ -43,7 +43,7 @@ APART_NS = 600 * NS_PER_S
 NEWEST = "newest"
 UNREADABLE = "not read, because it cannot be read as a trace"
 LEAVE_OUT = "exclude it with --exclude, or name the files to read"
-PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all with --as-one-run"
+_PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all with --as-one-run"
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.
 _BROKEN_OFF_SHARE = 0.1
 _BY_NAME = "pick a recording with --run NAME"
@@ -251,7 +251,7 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
     chosen = _newest_complete(newest_first) if wanted is None else _called(wanted, newest_first)
     others = _other_files(chosen, newest_first)
     note = None if by_name else _note(folder, chosen, newest_first)
-    doubts = list(_doubts(chosen, newest_first) if wanted is None else _unreadable(chosen, newest_first))
+    doubts = list(_doubts(chosen, newest_first) if wanted is None else _unreadable(others))
     if wanted == NEWEST and chosen.lacks:
         doubts.append(Doubt(chosen.name, f"the newest recording is incomplete ({chosen.lacks})", _BY_NAME))
     return Chosen(tuple(chosen.files), note, others, doubts=tuple(doubts))
@@ -310,12 +310,12 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
     training run, or the front end of a server."""
     for run in newest_first:
         if run is not chosen and run.kind_of_step == chosen.kind_of_step:
-            yield Doubt(run.files[0], "left out as part of another recording", PICK_ONE)
+            yield Doubt(run.files[0], "left out as part of another recording", _PICK_ONE)
 
 
-def _unreadable(chosen: Run, runs: Sequence[Run]) -> Iterator[Doubt]:
-    """Doubts about unreadable files, which may be ranks of any recording."""
-    for file in _other_files(chosen, runs):
+def _unreadable(files: Iterable[str]) -> Iterator[Doubt]:
+    """Doubts about the unreadable ``files``, which may be ranks of any recording."""
+    for file in files:
         if not identify(file).readable:
             yield Doubt(file, UNREADABLE, LEAVE_OUT)
 
