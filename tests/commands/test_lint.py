@@ -237,7 +237,7 @@ def test_a_named_trace_is_not_set_aside_in_silence(run: Run, named: list[str]) -
         Path(name).write_bytes(document([x("aten::mm", at, 5, pid=4000), x("aten::add", at + 10, 5, pid=4000)], **info))
     assert run("lint", *named, "--allow-empty", "--isolated") == 2
     assert run.err.splitlines()[-1] == (
-        "habana_perf_tool: old.json is an older recording of the same process, rank 0, and was set aside for new.json; "
+        "habana_perf_tool: old.json (rank 0) is an older recording of the same process; new.json was read instead; "
         "a gate does not skip files by itself, so check each recording in a separate call, or pick one with --run NAME"
     )
     assert run("diff", ".", "*.json", "--fail-if", "slower:5%") == 2

@@ -45,12 +45,12 @@ def opened():
         ({"fix_for": {"a": 1}}, "the column fix_for must contain strings"),
         ({"benchmark": ["x" * 99]}, "the column benchmark must contain strings, not ['xxxx"),
         ({"main_ratio": "x"}, "the column main_ratio must contain numbers, not 'x'"),
-        ({"related": [{"name": 5}]}, "in the column related, name must be a string"),
-        ({"related": [{"track": 5}]}, "in the column related, track must be a string"),
-        ({"related": [1]}, "the column related must contain lists of structs"),
-        ({"related": "x"}, "the column related must contain lists of structs"),
+        ({"related": [{"name": 5}]}, "in the column 'related', name must be a string"),
+        ({"related": [{"track": 5}]}, "in the column 'related', track must be a string"),
+        ({"related": [1]}, "the column 'related' must contain lists of structs"),
+        ({"related": "x"}, "the column 'related' must contain lists of structs"),
         ({"related": [{"ts": "now"}]}, "the column ts must contain whole numbers, not 'now'"),
-        ({"related": [{}] * (MOST_RELATED + 1)}, "the column related contains 101 places; at most 100 are allowed"),
+        ({"related": [{}] * (MOST_RELATED + 1)}, "the column 'related' contains 101 places; at most 100 are allowed"),
     ],
 )
 def test_reserved_columns_have_only_valid_values(row: dict, error: str) -> None:

@@ -90,7 +90,7 @@ def test_a_copy_is_left_out_and_a_stated_rank_kept() -> None:
     found = find_inputs(["a/run.json", "b/run.json"])
 
     assert found.traces == ("a/run.json",)
-    assert list(map(str, found.set_aside)) == ["b/run.json is a copy, rank 1, and was set aside for a/run.json"]
+    assert list(map(str, found.set_aside)) == ["b/run.json (rank 1) is a copy; a/run.json was read instead"]
 
 
 def recorded(name: str, minutes: float, pid: int, rank: int = 0) -> str:
@@ -128,7 +128,7 @@ def test_traces_that_were_set_aside_are_a_finding_in_every_output() -> None:
 
     assert [(one.code, one.message) for one in found] == [
         ("TRC107", "no trace of 1 of the run's 2 ranks was read: rank 1"),
-        ("TRC108", "rank0.json is a copy, rank 0, and was set aside for copies/rank0.json"),
+        ("TRC108", "rank0.json (rank 0) is a copy; copies/rank0.json was read instead"),
     ]
 
 

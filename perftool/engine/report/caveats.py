@@ -23,12 +23,6 @@ _WORKED = 0.01
 _HIDING = 0.25
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
-# The rule for calls whose time varies. If its finding has no advice, other work disturbed the recording.
-_VARYING = "ENG107"
-# If slow calls cost at least this share of the time, they are mentioned even if new memory is the reason.
-_VARYING_MUCH = 0.1
-# The rule for calls that get new memory from the system.
-_NEW_MEMORY = "MEM110"
 # The rule for steps that take longer than others.
 UNSTABLE = "STP101"
 # The rule for ranks without a trace.
@@ -40,7 +34,7 @@ def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
     return (
         _lengths(run, headline), _spread(run), run.on_cpu.one_off, run.passed_on, _missing(run.findings),
         run.on_cpu.narrow, _inflated(run) or run.on_cpu.lengthened, run.on_cpu.growing, run.on_cpu.waiting,
-        _disturbed(run.findings, headline),
+        _overloaded(run.findings, headline),
     )  # fmt: skip
 
 
@@ -67,16 +61,13 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 def _spread(run: VerdictInput) -> str:
     """A sentence about steps whose lengths vary; empty if another sentence or finding is about these lengths.
 
-    Identical calls that vary are mentioned only once. On an overloaded machine, waits and varying calls prove nothing,
-    so only the work of the steps is given.
+    On an overloaded machine, waits and varying calls prove nothing, so only the work of the steps is given.
     """
     spread = run.on_cpu.spread
     if spread is None or run.run.lengths or run.on_cpu.one_off or _finding(run.findings, UNSTABLE):
         return ""
     if is_overloaded(run.findings):
         return replace(spread, waits=(), varies="").sentence() if spread.works else ""
-    if _disturbed(run.findings, ""):
-        return replace(spread, varies="").sentence() if spread.works or spread.waits else ""
     return spread.sentence(waited=bool(run.on_cpu.waiting))
 
 
@@ -139,6 +130,12 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     )
 
 
+def _overloaded(findings: Sequence[Finding], headline: str) -> str:
+    """The sentence about an overloaded machine, unless the ``headline`` begins with it."""
+    sentence = overload_sentence(findings)
+    return "" if sentence and headline.startswith(sentence) else sentence
+
+
 def unusable_sentence(findings: Sequence[Finding]) -> str:
     """A sentence about other processes that overloaded the machine so much that the recording does not show what limits
     the run; otherwise empty."""
@@ -154,34 +151,6 @@ def _by_itself(overloaded: Finding) -> bool:
     if not overloaded.evidence.get("crowded") or busy is None or others is None or busy <= _BUSY:
         return False
     return bool(others * overloaded.evidence["recorded_ns"] < _OTHERS * overloaded.evidence["waited_ns"])
-
-
-def _disturbed(findings: Sequence[Finding], headline: str) -> str:
-    """A sentence about an overloaded machine, or about calls whose time varies without a known reason; empty if neither
-    is the case, or if the ``headline`` already says so.
-    """
-    if overloaded := overload_sentence(findings):
-        return "" if headline.startswith(overloaded) else overloaded
-    found = _finding(findings, _VARYING)
-    if found is None or found.advice:
-        return ""
-    if (
-        found.evidence.get("new_memory")
-        and _finding(findings, _NEW_MEMORY)
-        and found.evidence["lost_ratio"] < _VARYING_MUCH
-    ):
-        return ""
-    longest, usual, more = (format_ns(found.evidence[name]) for name in ("longest_ns", "usual_ns", "lost_ns"))
-    times = f"{found.evidence['kernel']} takes up to {longest} instead of {usual}; slow calls take {more} more in total"
-    if found.evidence["reason"] != "unknown":
-        because = found.evidence["company"].removeprefix("; ")
-        return f"Identical calls vary in length ({times}): {because}."
-    if found.evidence.get("new_memory"):
-        return (
-            f"Identical calls vary in length ({times}). The recording does not show the reason: other work on the "
-            "machine, or new memory, which the OS zeroes before its first use."
-        )
-    return f"Identical calls vary in length ({times}), as they do on a machine that is also doing other work."
 
 
 def _finding(findings: Sequence[Finding], code: str) -> Finding | None:

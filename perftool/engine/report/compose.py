@@ -22,6 +22,7 @@ from perftool.engine.report.left import left
 from perftool.engine.report.long_calls import LongCalls, long_calls
 from perftool.engine.report.memory import memory_uses
 from perftool.engine.report.modules import annotated_work, backward_passes, called_ops, enclosing_call, modules, op_loop
+from perftool.engine.report.moves import moves_sentence
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
 from perftool.engine.report.step_spread import step_spread
@@ -156,6 +157,7 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
         op_loop=op_loop(store),
         by_function=by_function,
         optimizer=optimizer_sentence(store),
+        moves=moves_sentence(store),
         long_calls=long_calls(store, largest, named_modules(by_module), functions, stepped) if largest else LongCalls(),
         apart=apart_sentence(store),
         narrow=narrow_sentence(store) if stepped else "",

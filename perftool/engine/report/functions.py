@@ -83,8 +83,8 @@ def narrow_sentence(store: TraceStore) -> str:
         return ""
     file, line, function = around.line
     return (
-        f"All steps ({format_ns(whole_ns)}) are within one call of {cut_name(function)} ({_place(file, line)}). Work "
-        "before and after them, and between such calls, is not in these figures; to see it, record more steps."
+        f"All steps ({format_ns(whole_ns)}) are within one call of {cut_name(function)} ({place_text(file, line)}). "
+        "Work before and after them, and between such calls, is not in these figures; to see it, record more steps."
     )
 
 
@@ -97,8 +97,8 @@ def one_off_sentence(store: TraceStore) -> str:
     row = rows[0]
     return (
         f"Step {row['step']} takes {format_ns(row['step_ns'])} instead of {format_ns(row['median_ns'])}: it alone "
-        f"calls {cut_name(row['function'])} ({_place(row['file'], row['line'])}), which takes {format_ns(row['ns'])}. "
-        f"{row['steps']} steps do not show how often that recurs, so gains leave it out."
+        f"calls {cut_name(row['function'])} ({place_text(row['file'], row['line'])}), which takes "
+        f"{format_ns(row['ns'])}. {row['steps']} steps do not show how often that recurs, so gains leave it out."
     )
 
 
@@ -170,7 +170,7 @@ def _itself(one: FunctionTime) -> _Part | None:
 
 def _named(one: _Part, whole_ns: int, steps: int) -> str:
     file, line, function = one.line
-    place = _place(file, line)
+    place = place_text(file, line)
     calls = round(one.calls / steps) if steps else one.calls
     often = f", {calls:,} calls{' per step' if steps else ''}" if calls > 1 else ""
     mostly = f", mostly {cut_name(one.op)}" if one.op else ""
@@ -178,7 +178,7 @@ def _named(one: _Part, whole_ns: int, steps: int) -> str:
     return f"{cut_name(function)}{itself} ({place}{mostly}) {format_ratio(one.ns / whole_ns)}{often}"
 
 
-def _place(file: str | None, line: int | None) -> str:
+def place_text(file: str | None, line: int | None) -> str:
     """The file and the line, with the folder of a relative path, which shows whether the file belongs to a library."""
     parts = (file or "").replace("\\", "/").split("/")
     return f"{'/'.join(parts[-1:] if file and file.startswith('/') else parts[-2:])}{f':{line}' if line else ''}"

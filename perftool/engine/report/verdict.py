@@ -122,7 +122,7 @@ def verdict(run: VerdictInput) -> Verdict:
     caveats = " ".join(filter(None, (rest, *caveat_sentences(run, headline))))
     optimizer = "" if first and first.code == _UNFUSED else run.on_cpu.optimizer
     outside = (*steps_and_phases(run, named_phase, headline), run.on_cpu.apart)
-    about = (*outside, *most, run.on_cpu.by_function, *run.on_cpu.long_calls.sentences, optimizer)
+    about = (*outside, *most, run.on_cpu.by_function, *run.on_cpu.long_calls.sentences, run.on_cpu.moves, optimizer)
     together = _combined_gain(run.model)
     headline, detail, together, caveats, *context = (
         of_steps(text, whole.word) for text in (headline, detail, together, caveats, *filter(None, about))
@@ -198,8 +198,8 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
     """The gain of ``first`` in ns, for comparison with the measured ``loss``. On an overloaded machine, a bound may be
-    far above the real gain, so it is divided by ``LOOSE``, unless ``loss`` may be overstated as well (the time without
-    a core).
+    far above the real gain, so it is divided by ``LOOSE``, unless ``loss`` is the time that threads wait for a core,
+    which may be overstated as well.
     """
     if first is None:
         return 0

@@ -23,6 +23,7 @@ class OnCpu:
 
     ``enclosing``: a clause about the call that contains most of the largest op.
     ``by_function``, ``optimizer``: sentences about the user's functions and about the optimizer.
+    ``moves``: a sentence about copies and fills.
     ``apart``: a sentence about the time before the first step and after the last.
     ``narrow``: a sentence about the call that contains all steps of a short recording.
     ``one_off``: a sentence about a long call that only one of a few steps makes.
@@ -36,6 +37,7 @@ class OnCpu:
     op_loop: OpLoop | None = None
     by_function: str = ""
     optimizer: str = ""
+    moves: str = ""
     long_calls: LongCalls = field(default=LongCalls())
     apart: str = ""
     narrow: str = ""

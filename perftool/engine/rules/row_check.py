@@ -57,12 +57,12 @@ def _is_number(value: Any) -> bool:
 
 def _related(places: Any) -> list[dict[str, Any]]:
     if not isinstance(places, list) or not all(isinstance(place, dict) for place in places):
-        raise QueryError("the column related must contain lists of structs")
+        raise QueryError("the column 'related' must contain lists of structs")
     if len(places) > MOST_RELATED:
-        raise QueryError(f"the column related contains {len(places):,} places; at most {MOST_RELATED} are allowed")
+        raise QueryError(f"the column 'related' contains {len(places):,} places; at most {MOST_RELATED} are allowed")
     for name in ("name", "track"):
         if not all(isinstance(place.get(name), (str, type(None))) for place in places):
-            raise QueryError(f"in the column related, {name} must be a string")
+            raise QueryError(f"in the column 'related', {name} must be a string")
     return [{**place, **{name: whole(name, place.get(name)) for name in ("step", "ts", "dur")}} for place in places]
 
 

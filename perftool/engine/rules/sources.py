@@ -73,6 +73,12 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
     return function if share > _MOSTLY else ""
 
 
+def launching_lines(store: TraceStore, rank: int, places: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
+    """The lines of the user's code that launched the most time of the work in ``places`` (ts and dur); none if the
+    recording has no stacks. A backward pass counts for the line that ran the forward pass."""
+    return _launching(store, rank, lines_run(store, rank), places) if store.has_rows("frames") else ()
+
+
 def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str, float]:
     """The function with the most time, from entries (file, function, time): its name and file name as text, and its
     time. The text is empty, and the time 0, if no function has a file.

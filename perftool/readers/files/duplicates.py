@@ -42,7 +42,7 @@ class SetAside:
         return self.why == "part of a recording" and own is not None and other is not None and own > other
 
     def __str__(self) -> str:
-        return f"{self.path} is {_WORDS[self.why]}, rank {self.rank}, and was set aside for {self.instead}"
+        return f"{self.path} (rank {self.rank}) is {_WORDS[self.why]}; {self.instead} was read instead"
 
 
 _WORDS = {

@@ -26,9 +26,10 @@ class Served:
 
 
 def unused(files: Sequence[Served]) -> list[list[str]]:
-    """For each of ``files``, clauses about a result and a page in it that are not used.
+    """For each of ``files``, a clause about the first result in it that is not used, and one about a page in it that is
+    not used.
 
-    Results that are copies, or that come before the used one in its file, do not count: clients warm up the server.
+    Copies of the used result, and results before it in its file (warm-ups), are not mentioned.
     """
     return [[*results, *pages] for results, pages in zip(_results(files), _pages(files), strict=True)]
 

@@ -1,0 +1,47 @@
+"""A sentence about how much time of a run on the CPU goes to copies and fills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perftool.engine.report.causes import cut_name
+from perftool.engine.report.functions import place_text
+from perftool.engine.rules.sources import Source, launching_lines, longest_function
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_ratio
+
+# The copies and fills of the first rank, longest first.
+_MOVES = """
+SELECT d.ts, d.dur, d.dur / (w."end" - w.ts) AS share
+FROM device_ops AS d JOIN op_kinds AS k ON k.name = d.op_name
+JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end"
+WHERE d.valid AND k.kind IN ('copy', 'fill') AND d.rank = (SELECT min(rank) FROM windows)
+ORDER BY d.dur DESC, d.ts
+"""
+# Below this share of the time, nothing is said.
+_LARGE = 0.1
+# A line or a function is named if it causes at least this share of the copies and fills.
+_MAIN = 0.3
+# The longest ones show which function causes them.
+_MOST_PLACED = 5000
+
+
+def moves_sentence(store: TraceStore) -> str:
+    """A sentence about the time of the first rank that goes to copies and fills; empty if it is small."""
+    store.build(["device_ops", "op_kinds", "windows"])
+    moves = store.select(_MOVES)
+    share = sum(move["share"] for move in moves)
+    if share < _LARGE:
+        return ""
+    rank = store.select("SELECT min(rank) AS rank FROM windows")[0]["rank"]
+    lines = launching_lines(store, rank, moves[:_MOST_PLACED])
+    return f"Copies and fills, which compute nothing, take {format_ratio(share)} of the time{_where(lines)}."
+
+
+def _where(lines: Sequence[Source]) -> str:
+    """A clause about the line, or else the function, that causes many of the copies and fills; empty if none does."""
+    if lines and lines[0]["file"] and lines[0]["share"] >= _MAIN:
+        file, line, function = (lines[0][name] for name in ("file", "line", "function"))
+        return f", {format_ratio(lines[0]['share'])} of it in {cut_name(function)} ({place_text(file, line)})"
+    function, caused = longest_function((one["file"], one["function"], one["share"]) for one in lines)
+    return f", {format_ratio(caused)} of it in {function}" if caused >= _MAIN else ""
