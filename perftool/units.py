@@ -13,6 +13,8 @@ from datetime import datetime, timezone
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
+# Times before this (2001) are relative to an origin other than 1970, such as the boot of the machine.
+EARLIEST_DATE_NS = 10**18
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
 # A value of at least this share of a unit is shown in that unit, because it would be rounded to a whole unit anyway.

@@ -17,6 +17,7 @@ from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Watch
+from perftool.integrations.modes import unseen_by_modes
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
 from perftool.integrations.saving import save_trace
@@ -89,7 +90,8 @@ class Recording:
         except OSError as error:
             raise InputError(f"{self._folder}: cannot create the folder ({error.strerror or error})") from None
         self._home.move_here()
-        self._profiler.start()
+        with unseen_by_modes():
+            self._profiler.start()
         self._running = True
         self._owner = os.getpid()
         self._endings.watch()
@@ -115,7 +117,7 @@ class Recording:
             warnings.warn("perftool: step() has no effect in a thread that is not recorded", stacklevel=2)
             return
         self._steps += 1
-        with self._endings.undisturbed(), errors_become_warnings("the profiler failed"):
+        with self._endings.undisturbed(), errors_become_warnings("the profiler failed"), unseen_by_modes():
             self._end_trial() if self._steps == 1 else self._profiler.step()
 
     def close(self) -> None:
@@ -125,7 +127,8 @@ class Recording:
                 warnings.warn("perftool: a recording can only be saved by the thread that started it", stacklevel=2)
                 return
             self._running = False
-            with self._endings.undisturbed(), errors_become_warnings("the recording could not be saved"):
+            failing = errors_become_warnings("the recording could not be saved")
+            with self._endings.undisturbed(), failing, unseen_by_modes():
                 self._watch.end()
                 self._profiler.stop()
             self._endings.release()

@@ -34,6 +34,7 @@ from perftool.readers.files.runs import (
     Doubt,
     is_recording,
     newest_profiles,
+    newest_run,
     require_one_run,
 )
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
@@ -164,13 +165,14 @@ def find_inputs(
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
-    picked = run if not any(map(os.path.isdir, paths)) else None
     if run is not None and parts and not traces:
         raise InputError("--run picks a recording among traces, but the inputs are parts")
     chosen = list(dict.fromkeys(traces))
     aside: Sequence[SetAside] = ()
-    if picked is not None:
-        chosen = list(require_one_run(chosen, picked))
+    picked = Chosen(tuple(chosen))
+    if run is not None and not any(map(os.path.isdir, paths)) and not any(map(reads_once, chosen)):
+        picked = newest_run("the input", chosen, run)
+        chosen = list(picked.files)
     if len(chosen) > 1:
         chosen, aside = without_duplicates(chosen)
         if not as_one_run:
@@ -181,7 +183,7 @@ def find_inputs(
     nearby = [file for file in nearby if os.path.abspath(file) not in given_files and not is_excluded(file, patterns)]
     companion_files = _of_run(nearby, chosen)
     found = (*others, *named, *companion_files.files)
-    chosen_by = (*expanded, *of_patterns, companion_files)
+    chosen_by = (*expanded, *of_patterns, picked, companion_files)
     known_parts = set(parts)
     unread_parts = tuple(
         dict.fromkeys(one for found in expanded for one in found.unread_parts if one not in known_parts)
@@ -199,7 +201,8 @@ def find_inputs(
     given = zip((*paths, *texts), (*expanded, *of_texts), strict=True)
     itself = frozenset(chain(*(one.files for path, one in given if path in one.files or _is_no_folder(path))))
     # With --run, the user has left the files of other recordings out.
-    archives = [file for file in archives if run is None or file in itself]
+    elsewhere = {file for found in expanded for file in found.elsewhere} if run is not None else set()
+    archives = [file for file in archives if file not in elsewhere or file in itself]
     unread_archives = tuple(_unread_archives(archives, chosen, itself))
     read_archives = {*others, *named}
     notes += tuple(f"{one.file}: {one.why}" for one in unread_archives if one.file in read_archives)
@@ -213,7 +216,13 @@ def find_inputs(
         named=itself,
         unread_parts=unread_parts,
         doubts=(
-            *(doubt for found in chosen_by for doubt in found.doubts if doubt.file not in given_or_read),
+            *picked.doubts,
+            *(
+                doubt
+                for found in (*expanded, *of_patterns)
+                for doubt in found.doubts
+                if doubt.file not in given_or_read
+            ),
             *unread_archives,
         ),
         is_picked=run is not None,
@@ -348,19 +357,20 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     archives_there = [file for file in texts if is_elsewhere(file) and _is_archive(file) and wanted.allows(file)]
     others = (*picked.others, *profiled.others, *kept.others, *archives_there)
+    elsewhere = frozenset(archives_there)
     doubts = [
         *picked.doubts,
+        *profiled.doubts,
         *(Doubt(file, f"not read: {why}", LEAVE_OUT) for file, why in unreadable.items()),
         *(Doubt(file, UNREADABLE, LEAVE_OUT) for file in unreadable_there),
         *(Doubt(file, _UNCLEAR, LEAVE_OUT) for file in sorted(unclear)),
     ]
-    if wanted.run is None:
-        doubts += profiled.doubts
-    else:
+    if wanted.run is not None:
         # The user has left the other recordings out.
         parts = [file for file in parts if not is_elsewhere(file)]
     unread_parts = tuple(filter(wanted.allows, parts))
-    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, tuple(doubts))
+    files = (*picked.files, *remaining)
+    return Chosen(files, note, others, picked.aside, unread_parts, tuple(doubts), elsewhere)
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:

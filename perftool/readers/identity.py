@@ -16,6 +16,7 @@ from perftool.readers.files.stream import COMPRESSED_BLOCK, ByteStream, codec_of
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.text.json_values import integer
 from perftool.readers.trace import envelope
+from perftool.units import EARLIEST_DATE_NS
 
 # Kineto writes a few hundred bytes after the events.
 _TAIL = 64 << 10
@@ -27,8 +28,6 @@ _NO_ROLES = {"", "default_pg", "undefined"}
 # Generous limits: a rank belongs to a few groups, and a role is a short word.
 _MOST_GROUPS, _LONGEST_ROLE = 256, 60
 _FIRST_TIMES = 99
-# Times before 2001 are relative to an origin other than 1970, such as the boot of the machine.
-_EARLIEST_NS = 10**18
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]
     start = int(median(times)) * 1000 + base_ns if times else 0
-    return start if start > _EARLIEST_NS else None
+    return start if start > EARLIEST_DATE_NS else None
 
 
 def _process(events: bytes) -> int | None:

@@ -13,11 +13,9 @@ from perftool.readers.files.finished import FileState
 from perftool.reporters.json import dump
 from perftool.reporters.naming import run_folder, run_name
 from perftool.reporters.verdict import origin
-from perftool.units import NS_PER_MS, NS_PER_S
+from perftool.units import EARLIEST_DATE_NS, NS_PER_MS, NS_PER_S
 
 _MOST_CODES = 5
-# Times before this (2001) are not relative to 1970 but, for example, to the boot of the machine.
-_EARLIEST_NS = 10**18
 
 
 def render_run_lines(report: Report, time: datetime, file: FileState | None = None) -> bytes:
@@ -61,7 +59,7 @@ def _start(name: str, time: datetime) -> dict[str, Any]:
 def _recorded(report: Report) -> str:
     """Return the start of the first step as ISO 8601 in UTC, or "" if times are not relative to 1970."""
     first = min((step.ts_ns for step in report.steps), default=0)
-    if first < _EARLIEST_NS:
+    if first < EARLIEST_DATE_NS:
         return ""
     return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime(TIME_FORMAT)
 

@@ -61,17 +61,18 @@ def test_merging_gives_the_report_of_the_folder_in_any_order_and_grouping(run: l
     assert render_json(analyze(["all.part"], RULES)) == traces
 
 
-def test_parts_of_different_recordings_are_refused(tmp_path: Path) -> None:
-    """A rank that was killed today may have left a part yesterday."""
+@pytest.mark.parametrize("with_origin", [(), (0,), (0, 1)], ids=["absolute", "mixed", "relative"])
+def test_parts_of_different_recordings_are_refused(tmp_path: Path, with_origin: tuple[int, ...]) -> None:
+    """A rank that was killed today may have left a part yesterday. Older traces have no origin but absolute times."""
     parts = []
     for rank, hours in ((0, 25), (1, 0)):
-        events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 10, "dur": 5, "pid": 1, "tid": 1}]
         start = 1_760_000_000_000_000_000 + hours * 3_600_000_000_000
+        origin = {"baseTimeNanoseconds": start} if rank in with_origin else {}
+        ts = 10 if origin else start // 1000 + 10
+        events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": ts, "dur": 5, "pid": 1, "tid": 1}]
         info = {"rank": rank, "world_size": 2}
         trace = tmp_path / f"rank{rank}.json"
-        trace.write_text(
-            json.dumps({"traceEvents": events, "distributedInfo": info, "baseTimeNanoseconds": start}), encoding="utf-8"
-        )
+        trace.write_text(json.dumps({"traceEvents": events, "distributedInfo": info, **origin}), encoding="utf-8")
         parts.append(str(tmp_path / f"rank{rank}.part"))
         Path(parts[-1]).write_bytes(part_of(str(trace)))
     with pytest.raises(InputError, match=r"different recordings: rank 0 was recorded 90000 s after rank 1"):

@@ -6,10 +6,13 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import perftool  # noqa: E402
 from perftool.errors import PerfToolError  # noqa: E402
@@ -188,3 +191,17 @@ def test_a_recording_that_the_programs_own_profiler_ended_is_not_saved(tmp_path:
     ):
         torch.ones(2) + 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_modes_of_the_program_see_no_marks_of_steps(tmp_path: Path) -> None:
+    class Ops(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    seen: list[str] = []
+    with Ops(), perftool.profile(tmp_path, wait=0, warmup=1, active=2, quiet=True) as recording:
+        for _ in range(4):
+            torch.ones(2).add(1)
+            recording.step()
+    assert set(seen) == {"aten.ones.default", "aten.add.Tensor"}

@@ -100,6 +100,8 @@ def test_a_program_can_save_and_restore_the_hooks_of_a_module(calls: Steps, ende
     model, plain = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     plain.load_state_dict(model.state_dict())
     model(torch.ones(1, 2))
+    assert not model._forward_pre_hooks
+    assert not OrderedDict(model._forward_pre_hooks.items())
     assert type(model._forward_pre_hooks.copy()) is OrderedDict
     assert (model._forward_pre_hooks | {1: 2}, {1: 2} | model._forward_pre_hooks) == ({1: 2}, {1: 2})
     assert pickle.dumps(model._forward_pre_hooks) == pickle.dumps(plain._forward_pre_hooks)

@@ -24,7 +24,7 @@ from perftool.replay.limits import MOST_RANKS
 from perftool.store.rank_export import spans_ranks
 from perftool.store.ranks import base_time
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_ns
+from perftool.units import EARLIEST_DATE_NS, format_ns
 
 
 def per_rank(rule: Rule) -> bool:
@@ -80,9 +80,13 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
 
 def require_one_recording(store: TraceStore, facts: Sequence[Facts]) -> None:
     """Raise InputError if the ranks of ``facts``, merged in ``store``, were recorded at different times."""
-    timed = {rank for fact in facts for rank, metadata in fact.metadata.items() if base_time(metadata)}
-    rows = store.select("SELECT rank, ts FROM windows ORDER BY ts, rank")
-    starts = [(row["ts"], row["rank"]) for row in rows if row["rank"] in timed]
+    # The times of a rank without an origin are absolute, or its clock has no date.
+    origins = {
+        rank: store.base_ns if base_time(metadata) else 0 for fact in facts for rank, metadata in fact.metadata.items()
+    }
+    rows = store.select("SELECT rank, ts FROM windows")
+    known = ((row["ts"] + origins.get(row["rank"], 0), row["rank"]) for row in rows)
+    starts = sorted(start for start in known if start[0] > EARLIEST_DATE_NS)
     if len(starts) < 2 or starts[-1][0] - starts[0][0] <= APART_NS:
         return
     (begin, first), (end, last) = starts[0], starts[-1]

@@ -23,6 +23,7 @@ from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Schedule, Watch
+from perftool.integrations.modes import unseen_by_modes
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.plan import Note, Plan, plan_here
@@ -266,7 +267,7 @@ class Recorder:
         self._ours = True
         try:
             # The profiler warns about how we use it, which does not concern the program.
-            with warnings_ignored(module=r"torch\.profiler"):
+            with warnings_ignored(module=r"torch\.profiler"), unseen_by_modes():
                 yield
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
             if is_interrupt(error):

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from itertools import repeat
+from types import FrameType
 from typing import Any
 
 import torch
@@ -233,11 +234,13 @@ class _WithUnseen(OrderedDict[int, Any]):
         self.unseen = unseen
 
     def __bool__(self) -> bool:
-        return self.unseen is not None or len(self) > 0
+        return len(self) > 0 or (self.unseen is not None and _is_module_call(sys._getframe(1)))
 
     def items(self) -> Any:
         own = super().items()
-        return own if self.unseen is None else [(_UNSEEN_ID, self.unseen), *own]
+        if self.unseen is None or not _is_module_call(sys._getframe(1)):
+            return own
+        return [(_UNSEEN_ID, self.unseen), *own]
 
     def copy(self) -> OrderedDict[int, Any]:  # type: ignore[override]
         return OrderedDict(super().items())
@@ -254,6 +257,11 @@ class _WithUnseen(OrderedDict[int, Any]):
 
     def __deepcopy__(self, memo: Any) -> OrderedDict[int, Any]:
         return OrderedDict(copy.deepcopy(list(super().items()), memo))
+
+
+def _is_module_call(frame: FrameType) -> bool:
+    """Whether ``frame`` runs PyTorch's code that calls a module with its hooks."""
+    return frame.f_globals is vars(torch.nn.modules.module) and frame.f_code.co_name in ("_call_impl", "inner")
 
 
 class _GlobalCallHook:

@@ -47,7 +47,7 @@ _PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all wi
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.
 _BROKEN_OFF_SHARE = 0.1
 _BY_NAME = "pick a recording with --run NAME"
-_NAME_IT = f"name the file to check, or use --run {NEWEST}"
+_NAME_IT = "name the file to check"
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Each trace is compared with at most this many of the latest runs, so that the time is linear in the number of traces.
@@ -155,7 +155,8 @@ class Chosen:
     """The files of the selected run, a note about files that are not read, and the files of other runs (``others``).
 
     ``aside``: duplicates of other files. ``unread_parts``: parts that are not read, because their folder contains
-    traces. ``doubts``: files that were left out, although the user did not ask for that.
+    traces. ``doubts``: files that were left out, although the user did not ask for that. ``elsewhere``: those of
+    ``others`` that are archives in the folders of other runs.
     """
 
     files: tuple[str, ...]
@@ -164,6 +165,7 @@ class Chosen:
     aside: tuple[SetAside, ...] = ()
     unread_parts: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
 
 
 def is_recording(path: str) -> bool:
@@ -237,7 +239,8 @@ def _has_sibling_elsewhere(trace: _Recording, run: Run, nearby: Iterable[Identit
 
 
 def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) -> Chosen:
-    """Pick the ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
+    """Pick the ``traces`` of the newest complete run in ``folder`` (a folder or other words for where they come from),
+    or of the run called ``wanted``.
 
     Training counts as newer than the validation that Lightning records in the same run. NEWEST selects the newest run
     even if it is incomplete. Raise InputError unless exactly one run matches ``wanted``. Without ``wanted``, there is
@@ -262,17 +265,14 @@ def _newest_complete(newest_first: Sequence[Run]) -> Run:
     return next((run for run in newest_first if run.lacks is None), newest_first[0])
 
 
-def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
-    """``traces`` if they are one run, or those of the run called ``wanted``. Otherwise, an InputError that lists the
-    runs is raised."""
-    if any(map(reads_once, traces)) or (len(traces) < 2 and wanted is None):
-        return tuple(traces)
+def require_one_run(traces: Sequence[str]) -> None:
+    """Raise an InputError that lists the runs of ``traces`` unless they are one run."""
+    if any(map(reads_once, traces)) or len(traces) < 2:
+        return
     # Unreadable files do not belong to any run. The analysis reports them.
     runs = list_runs([trace for trace in traces if identify(trace).readable])
-    if wanted is not None:
-        return tuple(_called(wanted, runs).files)
     if len(runs) < 2:
-        return tuple(traces)
+        return
     ways = "pick one with --run NAME, analyse --each trace, or join them with --as-one-run"
     raise InputError(f"these {len(traces)} traces belong to {len(runs)} runs; {ways}:", *_listed(runs))
 
