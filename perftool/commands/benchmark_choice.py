@@ -11,6 +11,8 @@ from perftool.errors import InputError, PerfToolError
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark
 
+_LARGEST_REPORT = 256 << 20
+
 
 def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | None) -> list[str]:
     """Choose benchmarks by ``names``, by rule ``codes`` and by the names in a ``saved`` report; by default all.
@@ -48,14 +50,15 @@ def named_in(path: str) -> list[str]:
 
     Raise InputError if ``path`` contains no report.
     """
-    import orjson
+    from perftool.readers.files.small_file import read_small
+    from perftool.readers.text.bounded_json import parsed
 
     try:
-        data: Any = orjson.loads(Path(path).read_bytes())
+        data: Any = parsed(read_small(Path(path), _LARGEST_REPORT))
         found = [finding["benchmark"] for finding in data["findings"]]
     except OSError as error:
         raise InputError(f"{path}: cannot read ({error.strerror or error})") from None
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         raise InputError(f"{path}: not a JSON report of habana_perf_tool") from None
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))
 

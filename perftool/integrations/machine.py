@@ -5,6 +5,7 @@ a core. The trace stores the result as a JSON object, which docs/recording.md de
 
 from __future__ import annotations
 
+import _thread
 import gc
 import multiprocessing.process
 import os
@@ -35,6 +36,8 @@ _LIMITS = (
     "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS",
     "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "LD_PRELOAD",
 )  # fmt: skip
+# Settings that make libraries print a line for each matmul, also for ours.
+_VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKL_VERBOSE")
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 Schedule = Callable[[int], ProfilerAction]
 
@@ -154,7 +157,7 @@ class Watch:
         if len(self._quiet) > 1:
             found["quiet"] = {"steps": len(self._quiet) - 1, **_process_between(self._quiet[0], self._quiet[-1])}
         # If there is an accelerator, the CPU's peaks do not matter.
-        if not torch.accelerator.is_available():
+        if not torch.accelerator.is_available() and not any(os.environ.get(name, "0") != "0" for name in _VERBOSE):
             with suppress(Exception):
                 found["peaks"] = _peaks()
         return found
@@ -179,7 +182,23 @@ class Watch:
 
 
 def _peaks() -> dict[str, Any]:
-    peaks = measured_peaks()
+    """The peaks of the machine, measured in a thread of its own.
+
+    libgomp keeps a pool of threads for each thread that runs parallel ops. A child that is forked by a thread with such
+    a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Python's profile
+    functions do not see a thread that ``_thread`` starts.
+    """
+    ended, results = _thread.allocate_lock(), []
+
+    def measure() -> None:
+        with suppress(Exception):
+            results.append(measured_peaks())
+        ended.release()
+
+    ended.acquire()
+    _thread.start_new_thread(measure, ())
+    ended.acquire()
+    (peaks,) = results
     return {"products": dict(peaks.products), "memory_bandwidth": peaks.memory_bandwidth}
 
 

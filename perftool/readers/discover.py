@@ -369,8 +369,8 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         # The user has left the other recordings out.
         parts = [file for file in parts if not is_elsewhere(file)]
     unread_parts = tuple(filter(wanted.allows, parts))
-    files = (*picked.files, *remaining)
-    return Chosen(files, note, others, picked.aside, unread_parts, tuple(doubts), elsewhere)
+    chosen = (*picked.files, *remaining)
+    return Chosen(chosen, note, others, picked.aside, unread_parts, tuple(doubts), elsewhere)
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:

@@ -11,7 +11,8 @@ from perftool.model.recorded_on import RECORDED_KEY
 from perftool.readers.text.json_values import integer, number
 
 _VERSION = 1
-_MOST = 2**62
+# Larger values are impossible: times of 4.5 years, and numbers of cores, threads, workers and steps.
+_MOST, _MOST_COUNTED = 2**57, 2**20
 _LONGEST = 200
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
@@ -42,7 +43,7 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
     cores = [
         number
         for number in (_number(machine, "cores_allowed") or _number(machine, "cores"), _number(machine, "cores_quota"))
-        if number
+        if number and number <= _MOST_COUNTED
     ]
     own = [_whole(window, name) for name in ("cpu_ns", "workers_cpu_ns")]
     # The steps wait for the threads of the process, and only indirectly for its children.
@@ -52,10 +53,10 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
         rank,
         _text(machine, "processor"),
         min(cores, default=None),
-        _whole(process, "threads"),
-        _whole(process, "loader_workers"),
-        _whole(steps, "recorded_ns"),
-        _whole(steps, "before_ns"),
+        _count(process, "threads"),
+        _count(process, "loader_workers"),
+        _whole(steps, "recorded_ns") or None,
+        _whole(steps, "before_ns") or None,
         _text(steps, "called"),
         _whole(window, "wall_ns"),
         None if own[0] is None else own[0] + (own[1] or 0),
@@ -75,7 +76,7 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
     rows = []
     for rank, found in _recorded(metadata):
         window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
-        parts = [(window, True, _whole(steps, "recorded")), (quiet, False, _whole(quiet, "steps"))]
+        parts = [(window, True, _count(steps, "recorded")), (quiet, False, _count(quiet, "steps"))]
         recorded_ns, quiet_ns = (_mean_cpu_ns(part, count) for part, _, count in parts)
         if recorded_ns and quiet_ns and quiet_ns > _MOST_LONGER * recorded_ns:
             parts.pop()
@@ -146,7 +147,7 @@ def device_of(found: Any) -> str | None:
     The name includes the number of threads, because the rates depend on it.
     """
     machine, process = _object(found.get("machine")), _object(found.get("process"))
-    threads = _whole(process, "threads")
+    threads = _count(process, "threads")
     if threads is None or not any(_figures(_object(found.get("peaks")))):
         return None
     return f"{_text(machine, 'processor') or 'CPU'}, {threads} thread{'s' if threads > 1 else ''}"
@@ -195,6 +196,11 @@ def _number(found: Mapping[str, Any], name: str) -> float | None:
 def _whole(found: Mapping[str, Any], name: str) -> int | None:
     value = _number(found, name)
     return None if value is None else int(value)
+
+
+def _count(found: Mapping[str, Any], name: str) -> int | None:
+    value = _whole(found, name)
+    return None if value is None or value > _MOST_COUNTED else value
 
 
 def _signed(found: Mapping[str, Any], name: str) -> int | None:

@@ -66,6 +66,9 @@ def test_from_runs_the_benchmarks_of_the_findings_in_a_report(tmp_path: Path) ->
 
     assert choose([], [], named_in(str(report))) == ["fused_adamw"]
     assert choose([], [], []) == []
+    report.write_bytes(b'{"findings": [], "x": [' + b"[]," * 5_000_000 + b"[]]}")
+    with pytest.raises(InputError, match="not a JSON report"):
+        named_in(str(report))
     report.write_text("[]", encoding="utf-8")
     with pytest.raises(InputError, match="not a JSON report"):
         named_in(str(report))

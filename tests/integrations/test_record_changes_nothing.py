@@ -463,6 +463,29 @@ def test_the_program_may_wait_for_its_own_child() -> None:
     child.join()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_forked_after_a_recording_can_use_all_threads() -> None:
+    """libgomp's threads do not survive a fork. A program whose ops were too small for threads has none."""
+    code = """
+import os, signal, sys, torch
+torch.set_num_threads(2)
+from perftool.integrations.machine import Watch
+assert "peaks" in Watch(None).facts() or torch.accelerator.is_available()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    torch.ones(600, 600) @ torch.ones(600, 600)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([*warm_python(), "-c", code]).returncode == 0
+
+
+def test_no_work_of_ours_is_in_the_log_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_VERBOSE", "1")
+    assert "peaks" not in Watch(None).facts()
+
+
 def test_the_modes_of_the_program_see_no_work_of_ours() -> None:
     class Seen(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

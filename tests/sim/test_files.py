@@ -13,6 +13,7 @@ from perftool.engine.analysis import analyze
 from perftool.errors import PerfToolError
 from perftool.readers.text_input import read
 from perftool.sim import simulate
+from perftool.sim.machine.write import require_writable
 
 SCRIPT = """
     from torch.utils.data import DataLoader
@@ -113,3 +114,11 @@ def test_a_simulation_is_not_written_over_its_script(tmp_path: Path) -> None:
     with pytest.raises(PerfToolError, match=": an input of this run"):
         simulate(script, output=script)
     assert script.read_text() == "print('mine')"
+
+
+def test_a_link_to_a_file_that_does_not_exist_yet_is_kept(tmp_path: Path) -> None:
+    link, target = tmp_path / "out.json.gz", tmp_path / "other" / "out.json.gz"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    require_writable(link)
+    assert (link.is_symlink(), target.exists()) == (True, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,6 +108,8 @@ def _is_simulated_log(path: Path) -> bool:
 def require_writable(path: Path) -> None:
     """Create the folder of ``path`` and check that ``path`` can be written. Raise PerfToolError if it cannot."""
     _make_folder(path)
+    # An output goes to the file that a link leads to.
+    path = Path(os.path.realpath(path))
     existed = path.exists()
     # A device or a pipe cannot be tested without writing to it.
     if existed and not path.is_file() and not path.is_dir():

@@ -1,0 +1,41 @@
+"""What a recorder states about the machine may be wrong. Impossible numbers are unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from events import document, step, x
+
+from perftool.api import analyze
+
+RECORDING = {
+    "version": 1,
+    "machine": {"cores_allowed": 2},
+    "process": {"threads": 2, "loader_workers": 1},
+    "steps": {"recorded": 2, "recorded_ns": 1_000_000, "before_ns": 900_000},
+    "window": {
+        "wall_ns": 2_000_000, "cpu_ns": 1_000_000, "system_ns": 500_000, "page_faults": 100, "page_bytes": 4096,
+        "grown_bytes": 0, "threads": [{"tid": 1, "name": "python", "cpu_ns": 1_000_000, "delay_ns": 900_000}],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [2**62, 2**31, 0])
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("machine", "cores_allowed"), ("process", "threads"), ("process", "loader_workers"), ("steps", "recorded"),
+        ("steps", "before_ns"), ("steps", "recorded_ns"), ("window", "cpu_ns"), ("window", "page_faults"),
+    ],
+)  # fmt: skip
+def test_an_impossible_number_fails_no_rule(tmp_path: Path, part: str, name: str, value: int) -> None:
+    path = tmp_path / "trace.json"
+    events = [step(k, 1000 * k, 1000) for k in range(2)] + [x("aten::mm", 100 * k, 90) for k in range(20)]
+    described = {**RECORDING, part: {**RECORDING[part], name: value}}
+    path.write_bytes(document(events, perftoolRecording=described))
+
+    report = analyze([str(path)])
+
+    assert "TRC001" not in [found.code for found in report.findings]
+    assert report.run.steps_from is not None
