@@ -86,7 +86,7 @@ class Inputs:
     ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
     ``doubts``: files that were left out, although the user did not ask for that.
-    ``is_picked``: whether the user picked a run.
+    ``is_picked``: whether the user picked a run. ``as_one_run``: whether the user joins several runs.
     """
 
     traces: tuple[str, ...]
@@ -101,6 +101,7 @@ class Inputs:
     unread_parts: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     is_picked: bool = False
+    as_one_run: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -226,6 +227,7 @@ def find_inputs(
             *unread_archives,
         ),
         is_picked=run is not None,
+        as_one_run=as_one_run,
     )
 
 

@@ -463,6 +463,25 @@ def test_with_a_chosen_recording_a_gate_needs_every_file_that_cannot_be_read(run
         assert run("lint", inputs, "--run", chosen, "--exclude", f"*{name}", "--select", "GAP101") == 0
 
 
+def test_ranks_of_different_days_are_not_one_run(run: Run) -> None:
+    """Of a large compressed trace, only the first bytes are read to find the recordings of a folder. The origin of its
+    times may be at the end, as PyTorch 2.3 wrote it."""
+    for rank, day in ((0, 1), (1, 0)):
+        events = [x("aten::mm", 10, 5, pid=1000 + rank), x("aten::add", 20, 5, pid=1000 + rank)]
+        trace_text = json.dumps({
+            "distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events,
+            "noise": os.urandom(300_000).hex(),
+            "baseTimeNanoseconds": 1_700_000_000_000_000_000 + day * 86_400_000_000_000,
+        })  # fmt: skip
+        Path(f"rank{rank}.json.gz").write_bytes(gzip.compress(trace_text.encode()))
+    assert run("lint", ".", "--select", "GAP101") == 2
+    assert run.err == (
+        "habana_perf_tool: the traces are of different recordings: rank 0 was recorded 86400 s after rank 1; name the "
+        "traces of one recording, or join them with --as-one-run\n"
+    )
+    assert run("lint", ".", "--as-one-run", "--select", "GAP101") == 0
+
+
 def test_with_a_chosen_recording_a_gate_needs_the_host_calls_of_its_ranks(run: Run) -> None:
     for night, at in (("before", 1.7e15), ("after", 1.7e15 + 120e6)):
         recording(f"folder/{night}/rank0.json", at, 1000, rank=0)

@@ -60,6 +60,25 @@ def metrics(folder: Path, *traces: list[Event], metadata: dict[str, Any] = H100)
 STEP = [step(1, 0, 1000)]
 
 
+def test_the_shapes_of_a_sparse_matmul_do_not_show_its_cost(tmp_path: Path) -> None:
+    """A sparse matrix of a thousandth of the values makes the matmul look a thousand times as fast as it is."""
+    dims = {
+        "Input Dims": [[1000, 1000], [1000, 1000], [1000, 1000], [], []],
+        "Input type": ["float"] * 3 + ["Scalar"] * 2,
+    }
+    described = {"machine": {"processor": "P"}, "process": {"threads": 1}}
+    peaks = {"products": {"fp32": 1e11}, "memory_bandwidth": 1e10}
+    recorded = {"perftoolRecording": {"version": 1, **described, "peaks": peaks}}
+    sparse = [x("aten::_sparse_addmm", 0, 5000, **dims), x("aten::addmm", 0, 5000, **dims)]
+    dense = x("aten::addmm", 6000, 30_000, **dims)
+    events = [step(1, 0, 40_000), *sparse, dense]
+    rows = {row["name"]: row for row in asked(tmp_path, "op_efficiency", events, metadata=recorded)}
+    assert rows["aten::addmm (sparse)"]["flops"] is None
+    assert rows["aten::addmm"]["flops"] == pytest.approx(2e9, rel=0.01)
+    assert [row["dur"] for row in asked(tmp_path, "matmuls", events, metadata=recorded)] == [30_000_000]
+    assert asked(tmp_path, "rated_devices", events, metadata=recorded)
+
+
 def test_a_product_by_hand(tmp_path: Path) -> None:
     (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84.484, 1, **PRODUCT)])
     # 51.58 GFLOP in 84.484 us, at a peak of 989.4 TFLOP/s.

@@ -78,20 +78,27 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
     return facts
 
 
-def require_one_recording(store: TraceStore, facts: Sequence[Facts]) -> None:
-    """Raise InputError if the ranks of ``facts``, merged in ``store``, were recorded at different times."""
+def require_one_recording(store: TraceStore, what: str) -> None:
+    """Raise InputError if the ranks in ``store`` were recorded at different times. ``what`` names the inputs.
+
+    The recordings of a folder are told apart by the first and last bytes of their files, but a compressed file may
+    state the origin of its times in between.
+    """
+    if len(store.metadata) < 2:
+        return
+    store.build(["windows"])
     # The times of a rank without an origin are absolute, or its clock has no date.
-    origins = {
-        rank: store.base_ns if base_time(metadata) else 0 for fact in facts for rank, metadata in fact.metadata.items()
-    }
+    origins = {rank: store.base_ns if base_time(metadata) else 0 for rank, metadata in store.metadata.items()}
     rows = store.select("SELECT rank, ts FROM windows")
     known = ((row["ts"] + origins.get(row["rank"], 0), row["rank"]) for row in rows)
     starts = sorted(start for start in known if start[0] > EARLIEST_DATE_NS)
     if len(starts) < 2 or starts[-1][0] - starts[0][0] <= APART_NS:
         return
     (begin, first), (end, last) = starts[0], starts[-1]
+    way = "; name the traces of one recording, or join them with --as-one-run" if what == "traces" else ""
     raise InputError(
-        f"the parts are of different recordings: rank {last} was recorded {format_ns(end - begin)} after rank {first}"
+        f"the {what} are of different recordings: rank {last} was recorded {format_ns(end - begin)} after rank {first}"
+        f"{way}"
     )
 
 

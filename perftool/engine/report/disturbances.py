@@ -9,8 +9,9 @@ from perftool.units import format_bytes, format_ns, format_ratio
 # A wait with a smaller share of the time is not mentioned.
 _WEIGHTY = 0.05
 _WAITED = """
-SELECT overload_ns, overload_ns / wall_ns AS share FROM machine_loads
-WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT overloaded AND overload_ns > $weighty * wall_ns
+SELECT l.overload_ns, l.overload_ns / l.wall_ns AS share, m.stolen_ns / m.cores > coalesce(m.delay_ns, 0) AS stolen
+FROM machine_loads AS l JOIN machines AS m USING (rank)
+WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT l.overloaded AND l.overload_ns > $weighty * l.wall_ns
 """
 # A process that grows by less, or for which the system works less, is not slowed down much.
 _GROWTH_BYTES, _SYSTEM_SHARE = 1 << 30, 0.25
@@ -27,13 +28,15 @@ _LENGTHENED = 1.05
 
 
 def waiting_sentence(store: TraceStore) -> str:
-    """A sentence about a thread of the first rank that waited for a core for some time; empty if that time is short, or
-    so long that the machine counts as overloaded (TRC111)."""
-    store.build(["machine_loads"])
+    """A sentence about a thread of the first rank that waited for a core for some time, or about a hypervisor that took
+    the core; empty if that time is short, or so long that the machine counts as overloaded (TRC111)."""
+    store.build(["machine_loads", "machines"])
     rows = store.select(_WAITED, {"weighty": _WEIGHTY})
     if not rows:
         return ""
     share, waited = format_ratio(rows[0]["share"]), format_ns(rows[0]["overload_ns"])
+    if rows[0]["stolen"]:
+        return f"A hypervisor gave the cores of the run to others for {share} of the recorded time ({waited})."
     return f"A thread of the run waited for a core for {share} of the recorded time ({waited})."
 
 

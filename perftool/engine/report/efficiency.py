@@ -12,6 +12,7 @@ EFFICIENCY_TABLES = (
     "_efficiency_totals",
     "device_facts",
     "machines",
+    "machine_loads",
 )
 # A report lists this many ops: those with the longest kernels.
 MOST_OPS = 60
@@ -62,6 +63,9 @@ BUSY_CPU = (
     "The peak rates of this machine were measured while its cores were busy, so ops are not compared with them. Record "
     "again on free cores."
 )
+OVERLOADED_CPU = (
+    "The machine was overloaded, so the times of ops include waits for a core, and ops are not compared with its peak."
+)
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (
     f"{IN_GRAPHS} Their peak rates also depend on the device, which the trace does not name: pass --device NAME."
@@ -89,5 +93,7 @@ def _missing(store: TraceStore, totals: dict[str, int], bounded: bool, device: s
     if totals["sized_ns"] and not bounded:
         if device != "cpu":
             return UNKNOWN_DEVICE
-        return BUSY_CPU if store.select("SELECT 1 FROM machines WHERE device IS NOT NULL LIMIT 1") else UNKNOWN_CPU
+        if not store.select("SELECT 1 FROM machines WHERE device IS NOT NULL LIMIT 1"):
+            return UNKNOWN_CPU
+        return OVERLOADED_CPU if store.select("SELECT 1 FROM machine_loads WHERE overloaded LIMIT 1") else BUSY_CPU
     return LITTLE_KNOWN if totals["bounded_ns"] < KNOWN * totals["work_ns"] and bounded else ""

@@ -29,14 +29,15 @@ ORDER BY ts
 """
 # The work of a call is its operations or, if there is no model of them, its bytes. At the mean speed of its op over
 # all steps, the work of a step would take ``work_ns``. Calls with equal shapes are compared in the slowest and the
-# fastest of the steps that contain them. The two steps with the largest difference are chosen.
+# fastest of the steps that contain them, by their median, because a single call may have been interrupted. The two
+# steps with the largest difference are chosen.
 _CALLS = """
 WITH chosen AS (SELECT unnest($steps) AS step),
 timed AS (SELECT * FROM steps SEMI JOIN chosen USING (step) WHERE NOT partial),
 -- The shapes of lists of tensors do not show their sizes.
 calls AS (
     SELECT t.step, t.dur AS step_ns, o.name, o.input_dims, o.input_types, o.concrete_inputs, count(*) AS calls,
-           sum(d.dur)::BIGINT AS ns
+           sum(d.dur)::BIGINT AS ns, (median(d.dur) * count(*))::BIGINT AS usual_ns
     FROM device_ops AS d JOIN ops AS o ON o.id = d.op ASOF JOIN timed AS t ON t.rank = o.rank AND o.ts >= t.host_ts
     WHERE d.valid AND o.ts < t.host_end
     GROUP BY t.step, t.dur, o.name, o.input_dims, o.input_types, o.concrete_inputs
@@ -71,7 +72,8 @@ parts AS (
 ),
 equal AS (
     SELECT name, arg_max(step, (step_ns, step)) AS slow, arg_min(step, (step_ns, step)) AS fast,
-           arg_max(ns, (step_ns, step)) AS slow_ns, arg_min(ns, (step_ns, step)) AS fast_ns, max(calls) AS calls
+           arg_max(usual_ns, (step_ns, step)) AS slow_ns, arg_min(usual_ns, (step_ns, step)) AS fast_ns,
+           max(calls) AS calls
     FROM calls WHERE input_dims IS NOT NULL AND NOT contains(input_types, 'List')
     GROUP BY name, input_dims, input_types, concrete_inputs HAVING count(*) > 1 AND min(calls) = max(calls)
 ),

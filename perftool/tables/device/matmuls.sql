@@ -1,10 +1,10 @@
 -- One row per kernel of a matmul or convolution on a device, inside the complete steps.
 --
 -- A kernel counts if the op that launched it is a matmul, a convolution or an RNN layer, if its name says so, or if it
--- runs on Gaudi's MME (each lane of the MME runs part of a kernel). The dimensions are known for mm, addmm, bmm and
+-- runs on Gaudi's MME (each lane of the MME runs part of a kernel). Matmuls with a sparse matrix do not count. The dimensions are known for mm, addmm, bmm and
 -- baddbmm with recorded shapes.
 --
--- needs: device_ops, ops, windows
+-- needs: device_ops, ops, windows, _sparse_products
 -- empty without: device_ops.kind=kernel
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
@@ -25,7 +25,7 @@ WITH work AS (
                                                || '(cudnn|miopen|thnn|_?slow|mkldnn)_?conv.*)$')
                 THEN d.op_name END AS op_name
     FROM device_ops AS d JOIN windows AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
-    WHERE d.valid AND d.kind = 'kernel'
+    WHERE d.valid AND d.kind = 'kernel' AND (d.op IS NULL OR d.op NOT IN (SELECT id FROM _sparse_products))
 ),
 names AS (
     SELECT name, regexp_matches(name, '(^|[^b])gemm|Cijk_|xmma|nvjet|wgrad|dgrad|implicit_convolve|igemm|fc-dtype', 'i') AS matrix,

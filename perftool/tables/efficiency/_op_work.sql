@@ -1,11 +1,11 @@
 -- The device work that starts inside the window, by the innermost op or annotation that launched it. Work launched by a
 -- captured graph, a recipe or directly by a step keeps its name on the device.
 --
--- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, recomputed_ops, _captured
+-- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, recomputed_ops, _captured, _sparse_products
 -- empty without: device_ops
 -- column id: BIGINT, number of the row
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, name of the op, or of the kernel where no op launched it; calls of sliding-window attention end with " (window)"
+-- column name: VARCHAR, name of the op, or of the kernel where no op launched it; calls of sliding-window attention end with " (window)", and matmuls with a sparse matrix with " (sparse)", because their shapes do not show their cost
 -- column source: VARCHAR, op, graph, recipe or kernel: see op_efficiency
 -- column engine: VARCHAR, device_ops.engine, NULL where the work runs on several engines
 -- column input_dims: VARCHAR, ops.input_dims
@@ -94,7 +94,7 @@ outers AS (
     WHERE id IN (SELECT o.parent FROM launched AS l JOIN ops AS o ON o.id = l.op WHERE contains(l.name, '_convolution_backward_'))
 ),
 described AS (
-    SELECT l.* EXCLUDE (name, element_bytes), l.name || CASE WHEN t.windowed THEN ' (window)' ELSE '' END AS name, t.around, t.grids,
+    SELECT l.* EXCLUDE (name, element_bytes), l.name || CASE WHEN t.windowed THEN ' (window)' WHEN s.id IS NOT NULL THEN ' (sparse)' ELSE '' END AS name, t.around, t.grids,
            coalesce(o.input_dims, c.input_dims) AS input_dims, coalesce(o.input_types, c.input_types) AS input_types,
            coalesce(o.concrete_inputs, c.concrete_inputs) AS concrete_inputs, r.op IS NOT NULL AS recomputed,
            p.input_dims AS outer_dims, CASE WHEN coalesce(l.op, l.captured) IS NOT NULL THEN l.element_bytes END AS element_bytes
@@ -102,6 +102,7 @@ described AS (
     LEFT JOIN calls AS c ON c.op = l.captured
     LEFT JOIN serving_calls AS t ON t.rank = l.rank AND t.op IS NOT DISTINCT FROM l.op AND t.captured IS NOT DISTINCT FROM l.captured
         AND t.launch IS NOT DISTINCT FROM l.launch
+    LEFT JOIN _sparse_products AS s ON s.id = l.op
     LEFT JOIN outers AS p ON p.id = CASE WHEN contains(l.name, '_convolution_backward_') THEN o.parent END
 )
 SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids) AS id,
