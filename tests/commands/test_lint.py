@@ -463,6 +463,26 @@ def test_with_a_chosen_recording_a_gate_needs_every_file_that_cannot_be_read(run
         assert run("lint", inputs, "--run", chosen, "--exclude", f"*{name}", "--select", "GAP101") == 0
 
 
+@pytest.mark.parametrize(
+    ("ranks", "later_us", "why"),
+    [
+        ((0,), 120e6, "has fewer ranks than another one"),
+        ((0, 1), 3e15, "is dated in the future"),
+        ((0, 1), 120e6, None),
+    ],
+)
+def test_the_newest_recording_is_one_that_the_user_may_mean(
+    run: Run, ranks: tuple[int, ...], later_us: float, why: str | None
+) -> None:
+    """The traces state no world size."""
+    for night, at, present in (("before", 1.7e15, (0, 1)), ("after", 1.7e15 + later_us, ranks)):
+        for rank in present:
+            event = x("aten::mm", at, 5, pid=len(night) * 1000 + rank)
+            trace(f"folder/{night}/rank{rank}.json", document([event, event | {"ts": at + 9}]).decode())
+    assert run("lint", "folder", "--run", "newest", "--select", "GAP101") == (2 if why else 0)
+    assert f"habana_perf_tool: after: the newest recording {why}; a gate" in run.err or not why
+
+
 def test_ranks_of_different_days_are_not_one_run(run: Run) -> None:
     """Of a large compressed trace, only the first bytes are read to find the recordings of a folder. The origin of its
     times may be at the end, as PyTorch 2.3 wrote it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -39,6 +40,8 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # The ranks of a run start recording within this time, including differences between their clocks.
 APART_NS = 600 * NS_PER_S
+# A recording that is dated later than this from now has a wrong date.
+_FUTURE_NS = 24 * 3600 * NS_PER_S
 # The name that selects the newest run.
 NEWEST = "newest"
 UNREADABLE = "not read, because it cannot be read as a trace"
@@ -255,9 +258,22 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
     others = _other_files(chosen, newest_first)
     note = None if by_name else _note(folder, chosen, newest_first)
     doubts = list(_doubts(chosen, newest_first) if wanted is None else _unreadable(others))
-    if wanted == NEWEST and chosen.lacks:
-        doubts.append(Doubt(chosen.name, f"the newest recording is incomplete ({chosen.lacks})", _BY_NAME))
+    if wanted == NEWEST and (why := _why_not_newest(chosen, newest_first)):
+        doubts.append(Doubt(chosen.name, why, _BY_NAME))
     return Chosen(tuple(chosen.files), note, others, doubts=tuple(doubts))
+
+
+def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
+    """Why ``chosen``, the newest of ``runs``, may not be what the user means by the newest recording; None if it is."""
+    if chosen.lacks:
+        return f"the newest recording is incomplete ({chosen.lacks})"
+    # Without a world size, only other recordings show which ranks there are.
+    if chosen.world_size is None and any(chosen.ranks < run.ranks for run in runs):
+        return "the newest recording has fewer ranks than another one"
+    # A wrong clock would make the same recording the newest one for ever. Names may contain the time of another zone.
+    if chosen.saved_ns > time.time_ns() + _FUTURE_NS:
+        return "the newest recording is dated in the future"
+    return None
 
 
 def _newest_complete(newest_first: Sequence[Run]) -> Run:
