@@ -91,7 +91,7 @@ class _Harm:
         (b"\x80\x02}(", "damaged pickle"),
         (b"\x80\x02a.", "damaged pickle"),
         (b"\x80\x02]]}u.", "damaged pickle"),
-        (pickle.dumps([1]) + pickle.dumps([2]), "other bytes follow its end"),
+        (pickle.dumps([1]) + pickle.dumps([2]), "trailing bytes after the end"),
     ],
 )
 def test_only_plain_values_are_loaded(data: bytes, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ def _nested(bars: Sequence[Bar]) -> list[Bar]:
 
 
 def _coalesced(bars: Sequence[Bar], pixel: int) -> list[Bar]:
-    """Merge short bars of the same kind that follow each other in a row, less than a pixel apart."""
+    """Within each row, merge consecutive short bars of the same kind that are less than a pixel apart."""
     kept: list[Bar] = []
     last: dict[int, int] = {}
     for bar in bars:

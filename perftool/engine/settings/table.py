@@ -134,7 +134,7 @@ class Keys:
     exclude: tuple[str, ...] = row((), "Leave out files that match; repeatable", panel=FILES, metavar="GLOB", on=RUNS)
     run: str | None = row(
         None, "Run to read, if a folder has several: its name, a part of it, or 'newest'; by default the newest "
-        "complete run, but gates need a choice",
+        "complete run, but gates require an explicit choice",
         panel=FILES, metavar="NAME", on=RUNS,
     )  # fmt: skip
     source_roots: tuple[Path, ...] = row(

@@ -1,6 +1,6 @@
 """Notices that a recording should end early: the program takes no more steps, or the recording fills the memory.
-PyTorch keeps every call in memory until the recording ends. Stopping and saving then takes about 70 times as much
-memory."""
+PyTorch keeps every call in memory until the recording ends. Stopping and saving then takes about 70 times the
+memory that those calls occupy."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ _SHORT_S = 30
 _STOP_S = 1800
 # More than the metrics page of a large server, which is about 100 kB long.
 _LONGEST = 64 << 20
-# http.client keeps every chunk of a piece as an object, even if chunks are very short.
+# Bytes to read at a time. Within one read, http.client keeps each chunk as an object, so a larger read of very short
+# chunks would need much more memory.
 _PIECE = 64 << 10
 _NO_PROFILER = """\
 the server has no profiler: start vLLM with \

@@ -44,7 +44,7 @@ APART_NS = 600 * NS_PER_S
 _FUTURE_NS = 24 * 3600 * NS_PER_S
 # The name that selects the newest run.
 NEWEST = "newest"
-UNREADABLE = "not read, because it cannot be read as a trace"
+UNREADABLE = "skipped, because it is not a readable trace"
 LEAVE_OUT = "exclude it with --exclude, or name the files to read"
 _PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all with --as-one-run"
 # If a run's traces are smaller than this share of other runs' traces, it crashed early.

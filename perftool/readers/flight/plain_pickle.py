@@ -71,7 +71,7 @@ def load_plain(data: bytes) -> Any:
             machine.do(code.name, argument)
             at = place or 0
         if at + 1 < len(data):
-            raise ValueError("other bytes follow its end")
+            raise ValueError("trailing bytes after the end")
         return machine.result()
     except _Refused as refused:
         raise InputError(f"refused: the pickle {refused}") from None
