@@ -156,6 +156,21 @@ def test_impossible_device_events_show_whatever_is_selected(run: Run) -> None:
     assert "TRC104 [warning]" in run.out
 
 
+@pytest.mark.parametrize(
+    ("calls", "metadata"),
+    [
+        pytest.param([x("cudaLaunchKernel", 2, 3, "cuda_runtime", correlation=1)], {}, id="launches"),
+        pytest.param([], {"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}, id="a named accelerator"),
+    ],
+)
+def test_missing_device_work_shows_whatever_is_selected(
+    run: Run, calls: list[Event], metadata: dict[str, object]
+) -> None:
+    Path("silent.json").write_bytes(document([x("aten::mm", 0, 9), *calls], **metadata))
+    assert run("lint", "silent.json", "--select", "GAP,SYN") == 1
+    assert "TRC103 [warning]" in run.out
+
+
 @pytest.mark.parametrize("command", [["lint"], ["diff", "--fail-if", "slower:5%", "nope"]])
 def test_a_line_feed_in_the_name_of_a_missing_file_begins_no_line(run: Run, command: list[str]) -> None:
     name = "run\nAll checks passed.json"

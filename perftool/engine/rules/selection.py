@@ -72,7 +72,7 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
 
     Raise RuleError if a selector matches no rule, or if no rule is left. Rules about lost input and crashed rules
     always run unless their exact code or name is ignored, because a check must not pass just because its input was
-    unreadable or truncated.
+    unreadable, truncated or without device work.
     """
     select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
     selection = replace(selection, select=select.selectors, ignore=ignore.selectors)
