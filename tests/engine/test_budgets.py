@@ -12,10 +12,15 @@ from perftool.engine.gate.budgets import Budget, budget_option, check_budgets, p
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import BudgetText
 from perftool.errors import QueryError, SettingsError
+from perftool.model.metrics import metric_kinds
 from perftool.model.report import Metric
 from perftool.store.trace_store import TraceStore
 
-METRICS = ("step_time_ms", "dataloader_ratio", "peak_memory_bytes")
+METRICS = tuple(
+    metric
+    for metric in metric_kinds()
+    if metric.name in ("step_time_ms", "dataloader_ratio", "device_busy_ratio", "peak_memory_bytes", "steps")
+)
 RULES = load_pack(builtin_folder())
 SUMMARY = {
     "step_time_ms": Metric("step_time_ms", 125.0, "ms"),
@@ -48,7 +53,7 @@ def test_how_budgets_are_written(text: str, budget: Budget) -> None:
         ("step_time_ms<=fast", "--budget: '<=fast' is not a limit; write '<= 120' or '<= 5%'"),
         (
             "speed<=1",
-            "--budget: unknown metric 'speed'; the metrics are dataloader_ratio, peak_memory_bytes, step",
+            "--budget: unknown metric 'speed'; the metrics are dataloader_ratio, device_busy_ratio, pe",
         ),
         ("q: DROP TABLE x <= 1", "--budget 'q: DROP TABLE x <= 1': expected"),
     ],
@@ -57,6 +62,26 @@ def test_wrong_budgets(text: str, message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse_budgets([budget_option(text)], METRICS)
     assert str(caught.value).startswith(message)
+
+
+def test_a_number_alone_is_a_maximum_if_less_is_better() -> None:
+    text = BudgetText("step_time_ms", "120", None, "a.toml, key budgets.step_time_ms")
+    assert parse_budgets([text], METRICS) == (Budget("step_time_ms", "<=", 120.0),)
+
+
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        pytest.param("device_busy_ratio", None, id="more is better"),
+        pytest.param("steps", None, id="neither is better"),
+        pytest.param("step_time_ms", "SELECT 1", id="a query"),
+    ],
+)
+def test_a_number_alone_is_refused_unless_less_is_better(name: str, query: str | None) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_budgets([BudgetText(name, "0.8", query, "a.toml, key budgets")], METRICS)
+    expected = "'0.8' does not say whether it is a maximum or a minimum; write '<= 0.8' or '>= 0.8'"
+    assert str(caught.value) == f"a.toml, key budgets: {expected}"
 
 
 def check(tmp_path: Path, *budgets: Budget) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any
 from perftool.engine.rules.evaluate import make_finding
 from perftool.engine.settings.settings import BudgetText
 from perftool.errors import QueryError, SettingsError
+from perftool.model.metrics import MetricKind
 from perftool.model.report import Finding, Metric
 from perftool.model.rule import Rule
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
@@ -25,7 +26,7 @@ _MOST_SECONDS = 120
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
 }  # fmt: skip
-_LIMIT = re.compile(r"\s*(<=|>=|==|<|>)\s*(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+)\s*(%?)\s*")
+_LIMIT = re.compile(r"\s*(<=|>=|==|<|>|)\s*(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+)\s*(%?)\s*")
 _OPTION = re.compile(r"\s*([\w-]+)\s*((?:<=|>=|==|<|>)[^<>=]*)")
 _QUERY_OPTION = re.compile(
     r"\s*([\w-]+)\s*:\s*(select\b.*?|with\b.*?)\s*((?:<=|>=|==|<|>)\s*[\d.]+\s*%?)\s*", re.I | re.S
@@ -57,18 +58,24 @@ def budget_option(text: str, origin: str = "--budget") -> BudgetText:
     return BudgetText(plain[1], plain[2], None, origin)
 
 
-def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[Budget, ...]:
-    """Parse ``texts`` into budgets. Raise SettingsError for a malformed limit or an unknown metric."""
-    known = sorted(metrics)
+def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[MetricKind]) -> tuple[Budget, ...]:
+    """Parse ``texts`` into budgets. A number alone is a maximum, but only for metrics of which less is better. Raise
+    SettingsError for any other limit without a comparison, a malformed limit or an unknown metric."""
+    better = {metric.name: metric.better for metric in metrics}
     budgets = []
     for text in texts:
         limit = _LIMIT.fullmatch(text.limit)
         if limit is None:
             raise SettingsError(f"{text.origin}: {text.limit!r} is not a limit; write '<= 120' or '<= 5%'")
-        if text.query is None and text.name not in known:
-            raise SettingsError(f"{text.origin}: unknown metric {text.name!r}; the metrics are {', '.join(known)}")
+        if text.query is None and text.name not in better:
+            known = ", ".join(sorted(better))
+            raise SettingsError(f"{text.origin}: unknown metric {text.name!r}; the metrics are {known}")
+        if not limit[1] and (text.query is not None or better[text.name] != "lower"):
+            alone = text.limit.strip()
+            unclear = f"{alone!r} does not say whether it is a maximum or a minimum"
+            raise SettingsError(f"{text.origin}: {unclear}; write '<= {alone}' or '>= {alone}'")
         number = float(limit[2]) / (100 if limit[3] else 1)
-        budgets.append(Budget(text.name, limit[1], number, text.query))
+        budgets.append(Budget(text.name, limit[1] or "<=", number, text.query))
     return tuple(budgets)
 
 

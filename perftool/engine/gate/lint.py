@@ -18,7 +18,7 @@ from perftool.errors import InputError, NoInputError
 from perftool.model.choices import CONFIDENCES, SEVERITIES
 from perftool.model.inputs import UNUSED
 from perftool.model.lint import BaselineEntry, LintFinding, LintReport
-from perftool.model.metrics import metric_names
+from perftool.model.metrics import metric_kinds
 from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
 from perftool.readers.trace.memory_snapshot import is_snapshot_file
@@ -40,7 +40,7 @@ class LintPlan:
     accepted: tuple[BaselineEntry, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        budgets = parse_budgets(self.settings.limits, metric_names())
+        budgets = parse_budgets(self.settings.limits, metric_kinds())
         baseline = self.settings.baseline
         object.__setattr__(self, "budgets", budgets)
         object.__setattr__(self, "accepted", None if baseline is None else read_baseline(baseline))

@@ -183,8 +183,7 @@ def _budgets(layers: Sequence[Layer]) -> Iterable[BudgetText]:
         for name, limit in layer.values.get("budgets", {}).items():
             query = limit["query"] if isinstance(limit, dict) else None
             written = limit["limit"] if isinstance(limit, dict) else limit
-            text = written if isinstance(written, str) else f"<= {written}"
-            found[name] = BudgetText(name, text, query, _origin(layer, f"budgets.{name}"))
+            found[name] = BudgetText(name, str(written), query, _origin(layer, f"budgets.{name}"))
     return found.values()
 
 

@@ -252,7 +252,7 @@ def _count(value: Any) -> bool:
 
 
 def _budget(value: Any) -> bool:
-    """Whether ``value`` is a limit (``"<= 120"``, or a number as maximum), or a table with a query and its limit."""
+    """Whether ``value`` is a limit (``"<= 120"`` or a number), or a table with a query and its limit."""
     if isinstance(value, dict):
         return set(value) == {"query", "limit"} and _text(value["query"]) and _budget(value["limit"])
     return _text(value) or _number(value)
