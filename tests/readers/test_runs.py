@@ -269,6 +269,22 @@ def test_a_run_that_broke_off_at_once_is_not_the_newest_complete_one(tmp_path: P
     )
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        pytest.param("first", "2024-10-18_14-15-40", id="without a date, and in Los Angeles"),
+        pytest.param("2024-10-18_22-45-40", "2024-10-18_21-15-40", id="in Berlin, and in UTC"),
+    ],
+)
+def test_the_start_that_a_trace_states_decides_before_the_date_of_its_folder(
+    tmp_path: Path, older: str, newer: str
+) -> None:
+    record(tmp_path / older / "rank0.json", 9, 0, 4000, rank=0, world_size=1)
+    newest = record(tmp_path / newer / "rank0.json", 9, 30, 5000, rank=0, world_size=1)
+
+    assert find_inputs([str(tmp_path)], run="newest").traces == (newest,)
+
+
 def test_a_run_that_lacks_ranks_is_not_the_newest_complete_one(tmp_path: Path) -> None:
     whole = [record(tmp_path / f"a/rank{rank}.json", 9, 0, 4000 + rank, rank=rank, world_size=2) for rank in range(2)]
     record(tmp_path / "b/rank0.json", 9, 60, 5000, rank=0, world_size=2)

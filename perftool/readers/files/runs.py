@@ -463,16 +463,16 @@ def _describe(path: str) -> _Recording:
 
 
 def _saved_ns(own: Identity, written: str | None, date: str | None) -> int:
-    """When a recording was saved, in ns since 1970, according to its name, its run's folder, its events, or its
-    file."""
+    """When a recording was saved, in ns since 1970, according to its name, its events, its run's folder, or its file.
+    The events come before the folder, whose date is in an unknown time zone."""
     if written:
         return int(written) if int(written) > _EARLIEST_NS else int(written) * NS_PER_MS
+    if own.start_ns is not None:
+        return own.start_ns
     if date:
         digits = re.sub(r"\D", "", date)[:14]
         with suppress(ValueError):
             return int(datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc).timestamp()) * NS_PER_S
-    if own.start_ns is not None:
-        return own.start_ns
     if is_url(own.path) or not os.path.exists(own.path):
         return 0
     return os.stat(own.path).st_mtime_ns
