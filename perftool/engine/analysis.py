@@ -140,10 +140,10 @@ class Run:
             raise InputError("parts contain tables about whole ranks but no events; pass the traces instead")
         store = self._new_store(self._inputs.traces)
         read_files(store, self._files, self._progress)
-        if not self._inputs.as_one_run:
-            require_one_recording(store, "traces")
         self._add_texts(store)
         require_input(store)
+        if not self._inputs.as_one_run:
+            require_one_recording(store, "traces")
         return store
 
     def rank_store(self, rank: int) -> TraceStore:
@@ -217,10 +217,10 @@ class Run:
         parts = self._parts
         store = self._new_store([])
         facts = join(store, parts)
-        if self._before.parts or not self._inputs.as_one_run:
-            require_one_recording(store, "parts" if self._before.parts else "traces")
         self._add_texts(store)
         require_input(store)
+        if self._before.parts or not self._inputs.as_one_run:
+            require_one_recording(store, "parts" if self._before.parts else "traces")
         return store, facts
 
     @cached_property
