@@ -266,13 +266,14 @@ def is_part(path: str) -> bool:
 
 
 def parts_below(folder: Path, unread: list[str]) -> list[str]:
-    """The files below ``folder`` with names of parts, sorted. Folders that are not read get a sentence in
-    ``unread``."""
-    return _parts(Path(place, name) for place, _, names in walk(folder, unread) for name in names)
-
-
-def _parts(files: Iterable[Path]) -> list[str]:
-    return sorted(str(file) for file in files if is_part(file.name) and is_kept(file))
+    """The parts below ``folder``, sorted. Folders that are not read get a sentence in ``unread``. Raise InputError if
+    a part cannot be read because it is not a regular file."""
+    everything, unread_folders = _everything_below(folder)
+    unread += unread_folders
+    parts = [file for file in everything if is_part(file.name)]
+    if (irregular := next((file for file in parts if not is_kept(file)), None)) is not None:
+        raise InputError(f"{irregular}: it is {irregular_kind(irregular)}")
+    return sorted(map(str, parts))
 
 
 def unread_parts_text(parts: Sequence[str]) -> str:
@@ -312,15 +313,16 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         ]
         tables, unreadable = [], {}
     for file in everything:
-        if is_named_like_dump(file) and not is_kept(file) and wanted.allows(str(file)):
+        if (is_named_like_dump(file) or is_part(file.name)) and not is_kept(file) and wanted.allows(str(file)):
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items()]
     profiled = newest_profiles(path, tables, stated_device)
     named = set(files)
     texts = [file for file in companions_among(everything) if file not in named]
-    parts = _parts(everything)
+    parts = sorted(str(file) for file in everything if is_part(file.name) and is_kept(file))
+    not_read = tuple(Doubt(file, f"not read: {why}", LEAVE_OUT) for file, why in unreadable.items())
     if not files and not tables and parts:
-        return Chosen(tuple(filter(wanted.allows, parts)))
+        return Chosen(tuple(filter(wanted.allows, parts)), _few(unread) or None, doubts=not_read)
     if not files and not tables and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
@@ -363,7 +365,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     doubts = [
         *picked.doubts,
         *profiled.doubts,
-        *(Doubt(file, f"not read: {why}", LEAVE_OUT) for file, why in unreadable.items()),
+        *not_read,
         *(Doubt(file, UNREADABLE, LEAVE_OUT) for file in unreadable_there),
         *(Doubt(file, _UNCLEAR, LEAVE_OUT) for file in sorted(unclear)),
     ]

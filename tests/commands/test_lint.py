@@ -286,6 +286,32 @@ def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
     assert "folder/rank1.part was not read: its folder contains traces; name the files to read" in run.err
 
 
+def test_a_folder_of_parts_says_which_part_it_lacks(run: Run) -> None:
+    """The parts of a cluster may be links to the disks of its hosts."""
+    trace("rank0.json", document([x("aten::mm", 10, 500)]).decode())
+    for folder in ("parts", "elsewhere"):
+        Path(folder).mkdir()
+    assert run("analyze", "rank0.json", "--part", "parts/rank0.part") == 0
+    Path("parts/host1").symlink_to("../elsewhere")
+    note = "parts/host1 is a link to another folder and was not read (name that folder, too)"
+    for command in ("lint", "merge"):
+        assert run(command, "parts", "--select", "GAP101") == 0
+        assert note in run.err
+    Path("parts/rank1.part").symlink_to("nothing")
+    for gate in (["lint", "parts"], ["diff", "parts", "parts", "--fail-if", "slower:5%"],
+                 ["analyze", "parts", "--summary-jsonl", "runs.jsonl"]):  # fmt: skip
+        assert run(*gate) == 2
+        assert run.err == (
+            "habana_perf_tool: parts/rank1.part: not read: it is a broken link; a gate does not skip files by itself, "
+            "so exclude it with --exclude, or name the files to read\n"
+        )
+    assert run("lint", "parts", "--exclude", "*rank1*", "--select", "GAP101") == 0
+    assert run("analyze", "parts", "--select", "GAP101") == 0
+    assert "parts/rank1.part was not read: it is a broken link" in run.err
+    assert run("merge", "parts", "--select", "GAP101") == 2
+    assert run.err == "habana_perf_tool: parts/rank1.part: it is a broken link\n"
+
+
 HOST_TRACE = "prof-data/host/host_trace.json"
 
 
