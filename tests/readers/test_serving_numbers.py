@@ -12,7 +12,7 @@ import pytest
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
 from perftool.readers import text_input
-from perftool.readers.serving import metrics_page
+from perftool.readers.serving import client_result, metrics_page
 from perftool.readers.serving.chosen import chosen_result, server_numbers
 from perftool.readers.serving.unused import Served, unused
 
@@ -92,6 +92,25 @@ def test_a_cut_result_is_reported(tmp_path: Path) -> None:
     path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"completed": 4, "mean_t')
     found = text_input.read(str(path))
     assert (len(found.results), [one.kind for one in found.issues]) == (1, ["bad JSON"])
+
+
+RESULT = (
+    "============ Serving Benchmark Result ============\nSuccessful requests: {0}\nMean TTFT (ms): {0}.00\n"
+    "==================================================\n"
+)
+
+
+@pytest.mark.parametrize("form", ['{{"completed": {0}, "mean_ttft_ms": {0}.0}}\n', RESULT], ids=["JSON", "printed"])
+def test_the_last_results_of_a_file_are_kept(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run of a client appends a result to its file."""
+    monkeypatch.setattr(client_result, "_MOST_RESULTS", 3)
+    path = tmp_path / "bench.log"
+    path.write_text("".join(map(form.format, range(1, 6))))
+    found = text_input.read(str(path))
+    assert [result.requests for result in found.results] == [3, 4, 5]
+    assert [(one.kind, one.count, one.message) for one in found.issues] == [
+        ("too many results", 2, "only the last 3 results are kept")
+    ]
 
 
 def _result(requests: float, time: float, *, exact: bool = True) -> ClientResult:

@@ -39,7 +39,7 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     """
     tally = IssueTally()
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)
-    results = ResultScanner()
+    results = ResultScanner(tally)
     serving = (BucketScanner(tally), IntervalScanner(tally), SettingScanner(), results)
     scanners = (fallbacks, settings, *runtime_scanners(tally), *serving)
     feeds = [scanner.feed for scanner in scanners]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterable
 
 from perftool.model.records import LogReading
@@ -57,8 +58,8 @@ def is_result(keys: Iterable[str]) -> bool:
 class ResultScanner:
     """Collects printed results from the lines of a log, fed in order."""
 
-    def __init__(self) -> None:
-        self._results: list[ClientResult] = []
+    def __init__(self, tally: IssueTally) -> None:
+        self._results = _LastResults(tally)
         self._numbers: dict[_Name, float] = {}
         self._left = 0
 
@@ -83,11 +84,11 @@ class ResultScanner:
     def reading(self) -> LogReading:
         """All results so far. A truncated result contains the numbers that were printed."""
         self._close()
-        return LogReading(results=tuple(self._results), kind="runtime_log")
+        return LogReading(results=self._results.kept, kind="runtime_log")
 
     def _close(self) -> None:
-        if self._numbers and len(self._results) < _MOST_RESULTS:
-            self._results.append(ClientResult(_numbers(self._numbers), exact=False))
+        if self._numbers:
+            self._results.add(self._numbers, exact=False)
         self._numbers, self._left = {}, 0
 
 
@@ -100,9 +101,9 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
     except ValueError as error:
         tally.note("bad JSON", f"the file was not read: {error}")
         text = ""
-    results: list[ClientResult] = []
+    results = _LastResults(tally)
     decoder, at = json.JSONDecoder(), 0
-    while (begin := text.find("{", at)) >= 0 and len(results) < _MOST_RESULTS:
+    while (begin := text.find("{", at)) >= 0:
         try:
             found, at = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
@@ -110,10 +111,24 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
             break
         if isinstance(found, dict) and is_result(found):
             values = ((key, number(value, _MOST)) for key, value in found.items() if key in _KEYS)
-            numbers = {_KEYS[key]: float(value) for key, value in values if value is not None}
-            results.append(ClientResult(_numbers(numbers)))
-    return LogReading(results=tuple(results), issues=tally.issues(), kind="serving")
+            results.add({_KEYS[key]: float(value) for key, value in values if value is not None})
+    return LogReading(results=results.kept, issues=tally.issues(), kind="serving")
 
 
-def _numbers(found: dict[_Name, float]) -> tuple[ServingNumber, ...]:
-    return tuple(ServingNumber(*name, value) for name, value in found.items())
+class _LastResults:
+    """The last results of a file. Clients append to a file, so these are the newest."""
+
+    def __init__(self, tally: IssueTally) -> None:
+        self._last = deque[ClientResult](maxlen=_MOST_RESULTS)
+        self._tally = tally
+
+    @property
+    def kept(self) -> tuple[ClientResult, ...]:
+        return tuple(self._last)
+
+    def add(self, found: dict[_Name, float], *, exact: bool = True) -> None:
+        """Keep the result with the numbers ``found``. If there are too many, count the first one as left out."""
+        if len(self._last) == _MOST_RESULTS:
+            self._tally.note("too many results", f"only the last {_MOST_RESULTS:,} results are kept")
+        numbers = (ServingNumber(*name, value) for name, value in found.items())
+        self._last.append(ClientResult(tuple(numbers), exact))
