@@ -92,7 +92,8 @@ def show_report(session: Session, inputs: Inputs) -> None:
     if cli.summary_jsonl is not None:
         from perftool.reporters.run_lines import render_run_lines
 
-        append_to_file(render_run_lines(report, datetime.now(timezone.utc)), Path(cli.summary_jsonl))
+        lines = render_run_lines(report, datetime.now(timezone.utc), unrecognised=len(empty))
+        append_to_file(lines, Path(cli.summary_jsonl))
     form = _format(session)
     if form is Format.text:
         print_document(_printer(report, session), settings.output_file, cli.color.value)

@@ -24,7 +24,7 @@ from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
-from perftool.readers.files.companions import is_named_like_dump
+from perftool.readers.files.companions import is_named_like_dump, is_named_like_measurement
 from perftool.readers.files.remote import shown_path
 from perftool.readers.files.stream import STDIN
 from perftool.replay.tables import replayed_rows
@@ -81,7 +81,7 @@ class Run:
 
     def unrecognised(self, report: Report) -> list[str]:
         """The inputs of ``report`` in which nothing was recognised, among those that the user named and those named
-        like a rank's dump. Traces are not included, because ``lint`` checks them by rank.
+        like a rank's dump or like measurements. Traces are not included, because ``lint`` checks them by rank.
 
         An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either of
         the two was recognised. A part file is unrecognised if it contains only logs in which nothing was recognised.
@@ -90,7 +90,9 @@ class Run:
         inputs = [read for read in report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}
         named = self._named | {
-            read.path for read in inputs if is_named_like_dump(read.path) and read.kind != "flight_record"
+            read.path
+            for read in inputs
+            if is_named_like_measurement(read.path) or (is_named_like_dump(read.path) and read.kind != "flight_record")
         }
         empty = named - used
         return [*blank, *(path for path in dict.fromkeys(read.path for read in inputs) if path in empty)]

@@ -21,6 +21,7 @@ from perftool.readers.files.companions import (
     is_kept,
     is_named_like_companion,
     is_named_like_dump,
+    is_named_like_measurement,
 )
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
@@ -313,9 +314,10 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         ]
         tables, unreadable = [], {}
     for file in everything:
-        if (is_named_like_dump(file) or is_part(file.name)) and not is_kept(file) and wanted.allows(str(file)):
+        if _has_one_purpose(file) and not is_kept(file) and wanted.allows(str(file)):
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
-    unread += [f"{file} was not read: {why}" for file, why in unreadable.items()]
+    # There is already a sentence about an irregular file that is named like a trace.
+    unread += [f"{file} was not read: {why}" for file, why in unreadable.items() if not is_trace_name(file)]
     profiled = newest_profiles(path, tables, stated_device)
     named = set(files)
     texts = [file for file in companions_among(everything) if file not in named]
@@ -375,6 +377,11 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     unread_parts = tuple(filter(wanted.allows, parts))
     chosen = (*picked.files, *remaining)
     return Chosen(chosen, note, others, picked.aside, unread_parts, tuple(doubts), elsewhere)
+
+
+def _has_one_purpose(file: Path) -> bool:
+    """Whether a file has a name that only files of a run have, so that it must be read."""
+    return is_part(file.name) or is_named_like_dump(file) or is_named_like_measurement(file)
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:

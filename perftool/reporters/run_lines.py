@@ -18,16 +18,16 @@ from perftool.units import EARLIEST_DATE_NS, NS_PER_MS, NS_PER_S
 _MOST_CODES = 5
 
 
-def render_run_lines(report: Report, time: datetime, file: FileState | None = None) -> bytes:
+def render_run_lines(report: Report, time: datetime, file: FileState | None = None, *, unrecognised: int = 0) -> bytes:
     """Write a line of JSON for the run and, if it has several ranks, one for each rank.
 
     ``time`` (UTC) is when the run was analysed. ``file`` is its trace, if that comes from a watched folder.
-    Unknown numbers are null.
+    ``unrecognised`` inputs count as lost. Unknown numbers are null.
     """
     head: dict[str, Any] = {
         **_start(run_name(report), time), "origin": origin(report), "device": report.device.name or report.device.type,
         "world_size": report.run.world_size or len(report.ranks) or None, "folder": run_folder(report),
-        "recorded": _recorded(report), "lost": sum(bool(read.loss) for read in report.inputs),
+        "recorded": _recorded(report), "lost": sum(bool(read.loss) for read in report.inputs) + unrecognised,
         "steps_from": report.run.steps_from or "", "step_unit": report.run.step_unit or "",
         "recorded_per_step_ms": _recorded_per_step_ms(report), "lost_kernels_ratio": _lost_kernels_ratio(report),
     }  # fmt: skip

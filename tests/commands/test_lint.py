@@ -313,6 +313,11 @@ def test_a_folder_of_parts_says_which_part_it_lacks(run: Run) -> None:
 
 
 HOST_TRACE = "prof-data/host/host_trace.json"
+PAGE = """\
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0"} 9.0
+vllm:num_preemptions_total{engine="0"} 0.0
+"""
 
 
 def archive(path: str, rank: int | None) -> None:
@@ -622,6 +627,39 @@ def test_a_gate_does_not_pass_a_dump_in_which_nothing_is_recognised(run: Run, du
     file.unlink()
     file.write_text('{"version": "2.10", "entries": [], "pg_config": {}}')
     assert run("lint", "folder", "--select", "GAP101") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metrics_after.txt", ""), ("metrics_after.prom", "Internal Server Error\n"), ("metrics-rank1.txt", ""),
+        ("bench.json", '{"detail": "Not Found"}'), ("bench.txt", "Traceback (most recent call last):\n"),
+        ("sglang_bench.jsonl", '{"completed": 4}\n'), ("metrics_after.txt", None),
+    ],
+)  # fmt: skip
+def test_a_gate_does_not_pass_measurements_in_which_nothing_is_recognised(
+    run: Run, name: str, text: str | None
+) -> None:
+    """A server that dies under load leaves an empty page behind, and the page before the load would count."""
+    Path("folder").mkdir()
+    Path("folder/metrics_before.txt").write_text(PAGE)
+    file = Path("folder", name)
+    if text is None:
+        file.symlink_to("nothing")
+    else:
+        file.write_text(text)
+    lint = ("lint", "folder", "--budget", "preemptions<=0", "--select", "GAP101")
+    assert run(*lint) == 2
+    assert f"{file}: not read: it is a broken link" in run.err or (
+        f"{file} contains nothing that this program recognises, so nothing was checked there" in run.err
+    )
+    assert run("analyze", "folder", "--select", "GAP101") == 0
+    assert str(file) in run.err
+    if text is not None:
+        assert run("analyze", "folder", "--select", "GAP101", "--summary-jsonl", "runs.jsonl") == 0
+        assert json.loads(Path("runs.jsonl").read_text())["lost"] == 1
+        assert run(*lint, "--allow-empty") == 0
+    assert run(*lint, "--exclude", f"*{name}") == 0
 
 
 @pytest.mark.parametrize("kind", ["a broken link", "a folder", "not a regular file, or a link to an empty one"])

@@ -23,13 +23,21 @@ from perftool.readers.identity import identify
 
 # Name patterns of files next to a trace: logs, metrics files (also numbered), configuration, flight-recorder dumps,
 # files of Gaudi's profiler, and benchmark results.
-COMPANIONS = (
-    "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
-    "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
-    "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv",
-    "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
+_MEASUREMENTS = (
+    "*metrics*.json", "*metrics*.json.*", "*metrics*.txt", "*metrics*.prom",
+    "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
 )  # fmt: skip
-_COMPANION = re.compile("|".join(translate(os.path.normcase(pattern)) for pattern in COMPANIONS))
+COMPANIONS = (
+    "*.log", "pytorch_log*.txt", "*fallback*.txt", "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env",
+    "env.txt", "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv", *_MEASUREMENTS,
+)  # fmt: skip
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(os.path.normcase(pattern)) for pattern in patterns))
+
+
+_COMPANION, _MEASUREMENT = _any_of(COMPANIONS), _any_of(_MEASUREMENTS)
 # Dumps of the flight recorder, one for each rank.
 _DUMP = re.compile(r"(?:nccl|comm_lib)_trace_rank_.*", re.DOTALL)
 # Words that describe the kind of a file rather than its run.
@@ -69,6 +77,11 @@ def is_named_like_companion(path: str | Path) -> bool:
 def is_named_like_dump(path: str | Path) -> bool:
     """Whether ``path`` is named like a rank's flight-recorder dump, whatever the file contains."""
     return _DUMP.fullmatch(os.path.normcase(os.path.basename(path))) is not None
+
+
+def is_named_like_measurement(path: str | Path) -> bool:
+    """Whether ``path`` is named like a metrics file, a metrics page or a benchmark result, whatever it contains."""
+    return _MEASUREMENT.fullmatch(os.path.normcase(os.path.basename(path))) is not None
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
