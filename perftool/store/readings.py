@@ -58,18 +58,20 @@ def read_text(path: str) -> Reading:
 
 
 def with_unused_noted(readings: Sequence[Reading], local: Collection[str]) -> list[Reading]:
-    """Note in ``readings`` which results of a benchmark client and pages of a server are not used.
+    """Note in ``readings`` which results of a benchmark client and pages of a server are not used, and whether no
+    request of the result that counts succeeded.
 
     ``local`` are the paths of files on this machine.
     """
     notes = unused([Served(one.path, one.reading, _saved_ns(one.path, local)) for one in readings])
-    return [
-        replace(
-            one,
-            reading=replace(one.reading, issues=(*one.reading.issues, *(ImportIssue(UNUSED, 1, why) for why in found))),
-        )
-        for one, found in zip(readings, notes, strict=True)
-    ]
+    client = chosen_result([result for one in readings for result in one.reading.results])
+    noted = []
+    for one, found in zip(readings, notes, strict=True):
+        issues = [ImportIssue(UNUSED, 1, why) for why in found]
+        if client and not client.requests and any(result is client for result in one.reading.results):
+            issues.append(ImportIssue("no successful request", 1, "no request of the benchmark succeeded"))
+        noted.append(replace(one, reading=replace(one.reading, issues=(*one.reading.issues, *issues))))
+    return noted
 
 
 def _saved_ns(path: str, local: Collection[str]) -> int | None:

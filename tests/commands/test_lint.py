@@ -662,6 +662,23 @@ def test_a_gate_does_not_pass_measurements_in_which_nothing_is_recognised(
     assert run(*lint, "--exclude", f"*{name}") == 0
 
 
+def test_a_gate_does_not_pass_a_benchmark_in_which_no_request_succeeded(run: Run) -> None:
+    failed = {"completed": 0, "failed": 32, "mean_ttft_ms": 0.0, "p99_ttft_ms": 0.0}
+    good = {"completed": 32, "failed": 0, "mean_ttft_ms": 9.0, "p99_ttft_ms": 20.0}
+    Path("bench.json").write_text(json.dumps(failed))
+    lint = ("lint", "bench.json", "--select", "GAP101")
+    assert run(*lint) == 1
+    assert "TRC101 [warning] bench.json: no request of the benchmark succeeded" in run.out
+    assert run(*lint, "--budget", "ttft_p99_ms<=500", "--fail-on", "error") == 1
+    assert "BUD102" in run.out
+    assert run("analyze", "bench.json", "--summary-jsonl", "runs.jsonl") == 0
+    summary = json.loads(Path("runs.jsonl").read_text())
+    assert (summary["lost"], summary["metrics"]["ttft_ms"]) == (1, None)
+    # The server was not ready for the first run.
+    Path("bench.json").write_text(f"{json.dumps(failed)}\n{json.dumps(good)}\n")
+    assert run(*lint, "--budget", "ttft_p99_ms<=500") == 0
+
+
 @pytest.mark.parametrize("kind", ["a broken link", "a folder", "not a regular file, or a link to an empty one"])
 def test_a_gate_needs_all_matches_of_a_pattern(run: Run, kind: str) -> None:
     trace("runs/rank0.json")

@@ -113,6 +113,15 @@ def test_the_last_results_of_a_file_are_kept(form: str, tmp_path: Path, monkeypa
     ]
 
 
+@pytest.mark.parametrize("form", ['{{"completed": {0}, "mean_ttft_ms": {0}.0}}\n', RESULT], ids=["JSON", "printed"])
+def test_times_that_a_client_did_not_measure_are_unknown(form: str, tmp_path: Path) -> None:
+    """A client writes 0 for the times of no request."""
+    path = tmp_path / "bench.log"
+    path.write_text(form.format(0))
+    (result,) = text_input.read(str(path)).results
+    assert result.numbers == (ServingNumber("requests", "total", 0),)
+
+
 def _result(requests: float, time: float, *, exact: bool = True) -> ClientResult:
     numbers = (ServingNumber("requests", "total", requests), ServingNumber("ttft_ms", "mean", time))
     return ClientResult(numbers, exact)

@@ -130,5 +130,10 @@ class _LastResults:
         """Keep the result with the numbers ``found``. If there are too many, count the first one as left out."""
         if len(self._last) == _MOST_RESULTS:
             self._tally.note("too many results", f"only the last {_MOST_RESULTS:,} results are kept")
-        numbers = (ServingNumber(*name, value) for name, value in found.items())
+        numbers = (ServingNumber(*name, value) for name, value in found.items() if value or not _is_time(name))
         self._last.append(ClientResult(tuple(numbers), exact))
+
+
+def _is_time(name: _Name) -> bool:
+    # Clients write 0 for a time that they have not measured, because all requests failed or nothing was streamed.
+    return name[0].endswith("_ms")
