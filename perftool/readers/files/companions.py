@@ -21,15 +21,17 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
+# Name patterns of metrics pages and benchmark results. Many programs write a metrics.json of their own, so that name
+# does not show that a file must be recognised.
+_MEASUREMENTS = (
+    "*metrics*.txt", "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
+)  # fmt: skip
 # Name patterns of files next to a trace: logs, metrics files (also numbered), configuration, flight-recorder dumps,
 # files of Gaudi's profiler, and benchmark results.
-_MEASUREMENTS = (
-    "*metrics*.json", "*metrics*.json.*", "*metrics*.txt", "*metrics*.prom",
-    "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
-)  # fmt: skip
 COMPANIONS = (
     "*.log", "pytorch_log*.txt", "*fallback*.txt", "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env",
-    "env.txt", "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv", *_MEASUREMENTS,
+    "env.txt", "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv", "*metrics*.json",
+    "*metrics*.json.*", *_MEASUREMENTS,
 )  # fmt: skip
 
 
@@ -80,7 +82,7 @@ def is_named_like_dump(path: str | Path) -> bool:
 
 
 def is_named_like_measurement(path: str | Path) -> bool:
-    """Whether ``path`` is named like a metrics file, a metrics page or a benchmark result, whatever it contains."""
+    """Whether ``path`` is named like a metrics page or a benchmark result, whatever it contains."""
     return _MEASUREMENT.fullmatch(os.path.normcase(os.path.basename(path))) is not None
 
 
