@@ -10,13 +10,13 @@ from perftool.engine.rules.sources import Source, launching_lines, longest_funct
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# The copies and fills of the first rank, longest first.
+# The share of copies and fills in the time of the first rank, and the longest of them.
 _MOVES = """
-SELECT d.ts, d.dur, d.dur / (w."end" - w.ts) AS share
+SELECT d.rank, sum(d.dur) / any_value(w."end" - w.ts) AS share,
+       arg_min({'ts': d.ts, 'dur': d.dur}, (-d.dur, d.ts), $most) AS longest
 FROM device_ops AS d JOIN op_kinds AS k ON k.name = d.op_name
 JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end"
-WHERE d.valid AND k.kind IN ('copy', 'fill') AND d.rank = (SELECT min(rank) FROM windows)
-ORDER BY d.dur DESC, d.ts
+WHERE d.valid AND k.kind IN ('copy', 'fill') AND d.rank = (SELECT min(rank) FROM windows) GROUP BY d.rank
 """
 # Below this share of the time, nothing is said.
 _LARGE = 0.1
@@ -29,13 +29,11 @@ _MOST_PLACED = 5000
 def moves_sentence(store: TraceStore) -> str:
     """A sentence about the time of the first rank that goes to copies and fills; empty if it is small."""
     store.build(["device_ops", "op_kinds", "windows"])
-    moves = store.select(_MOVES)
-    share = sum(move["share"] for move in moves)
-    if share < _LARGE:
+    moves = next(iter(store.select(_MOVES, {"most": _MOST_PLACED})), None)
+    if moves is None or moves["share"] < _LARGE:
         return ""
-    rank = store.select("SELECT min(rank) AS rank FROM windows")[0]["rank"]
-    lines = launching_lines(store, rank, moves[:_MOST_PLACED])
-    return f"Copies and fills, which compute nothing, take {format_ratio(share)} of the time{_where(lines)}."
+    lines = launching_lines(store, moves["rank"], moves["longest"])
+    return f"Copies and fills, which compute nothing, take {format_ratio(moves['share'])} of the time{_where(lines)}."
 
 
 def _where(lines: Sequence[Source]) -> str:
