@@ -85,8 +85,8 @@ def test_no_command_overwrites_traces_that_it_set_aside(command: list[str], run:
 @pytest.mark.parametrize("command", OF_FOLDERS.values(), ids=OF_FOLDERS)
 def test_no_command_overwrites_older_recordings_in_a_folder(command: list[str], run: Run) -> None:
     Path("run.json").unlink()
-    for time in (1, 2):
-        Path(f"host_7.{time}000000000000.pt.trace.json").write_bytes(TRACE)
+    for time in (1_000_000_000_000, 1_700_000_000_000):
+        Path(f"host_7.{time}.pt.trace.json").write_bytes(TRACE)
     chosen = ["--run", "newest"] if command[0] == "lint" else []
     assert run(*command, *chosen, "-o", "host_7.1000000000000.pt.trace.json") == 2
     assert ": an input of this run" in run.err
