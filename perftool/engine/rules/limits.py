@@ -78,6 +78,8 @@ def unsteady(store: TraceStore, rank: int) -> str | None:
 
 # Steps that took this many times the CPU time of earlier ones do not show what a fix gains in other steps.
 _LENGTHENED = 1.25
+# The profiler makes no step so many times as long, so the earlier ones were other steps, such as the end of an epoch.
+_OTHER_WORK = 3
 # Steps that differ as much from each other as from the earlier ones may just have other inputs.
 _CPU_TIMES = """
 SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS earlier_ns, q.steps AS earlier_steps
@@ -106,10 +108,12 @@ class CpuTimes:
 
 def cpu_times(store: TraceStore, rank: int, least: float) -> CpuTimes | None:
     """The CPU times of the steps of ``rank``, if the recorded steps took more than ``least`` times as much as earlier
-    steps, and differ less from each other; otherwise None. It is also None if no earlier step was measured."""
+    steps, and differ less from each other; otherwise None. It is also None if no earlier step was measured, or if the
+    earlier ones were so short that they did other work."""
     store.build(["memory_faults", "steps"])
     rows = store.select(_CPU_TIMES, {"rank": rank, "least": least})
-    return CpuTimes(**rows[0]) if rows else None
+    times = CpuTimes(**rows[0]) if rows else None
+    return None if times and times.recorded_ns > _OTHER_WORK * times.earlier_ns else times
 
 
 def lengthened(store: TraceStore, rank: int) -> str | None:
