@@ -172,7 +172,7 @@ def _run(
 
 
 class _Shown:
-    """Prints each result as soon as it is known (text on stdout), or writes one document with all results."""
+    """Prints results as text on stdout as they arrive. Otherwise, writes one document with all results at the end."""
 
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color

@@ -171,10 +171,10 @@ def find_inputs(
         raise InputError("--run picks a recording among traces, but the inputs are parts")
     chosen = list(dict.fromkeys(traces))
     aside: Sequence[SetAside] = ()
-    picked = Chosen(tuple(chosen))
-    if run is not None and not any(map(os.path.isdir, paths)) and not any(map(reads_once, chosen)):
-        picked = newest_run("the input", chosen, run)
-        chosen = list(picked.files)
+    # In a folder, the run is already picked.
+    picks_here = run is not None and not any(map(os.path.isdir, paths)) and not any(map(reads_once, chosen))
+    picked = newest_run("the input", chosen, run) if picks_here else Chosen(tuple(chosen))
+    chosen = list(picked.files)
     if len(chosen) > 1:
         chosen, aside = without_duplicates(chosen)
         if not as_one_run:
@@ -363,7 +363,6 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     archives_there = [file for file in texts if is_elsewhere(file) and _is_archive(file) and wanted.allows(file)]
     others = (*picked.others, *profiled.others, *kept.others, *archives_there)
-    elsewhere = frozenset(archives_there)
     doubts = [
         *picked.doubts,
         *profiled.doubts,
@@ -376,7 +375,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         parts = [file for file in parts if not is_elsewhere(file)]
     unread_parts = tuple(filter(wanted.allows, parts))
     chosen = (*picked.files, *remaining)
-    return Chosen(chosen, note, others, picked.aside, unread_parts, tuple(doubts), elsewhere)
+    return Chosen(chosen, note, others, picked.aside, unread_parts, tuple(doubts), frozenset(archives_there))
 
 
 def _has_one_purpose(file: Path) -> bool:

@@ -61,7 +61,7 @@ STEP = [step(1, 0, 1000)]
 
 
 def test_the_shapes_of_a_sparse_matmul_do_not_show_its_cost(tmp_path: Path) -> None:
-    """A sparse matrix of a thousandth of the values makes the matmul look a thousand times as fast as it is."""
+    """If only one in a thousand values is stored, the shapes make the matmul look a thousand times too fast."""
     dims = {
         "Input Dims": [[1000, 1000], [1000, 1000], [1000, 1000], [], []],
         "Input type": ["float"] * 3 + ["Scalar"] * 2,

@@ -81,8 +81,8 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
 def require_one_recording(store: TraceStore, what: str) -> None:
     """Raise InputError if the ranks in ``store`` were recorded at different times. ``what`` names the inputs.
 
-    The recordings of a folder are told apart by the first and last bytes of their files, but a compressed file may
-    state the origin of its times in between.
+    Discovery separates recordings by their start times. But it reads only the first bytes of a large compressed file,
+    and such a file may state the origin of its times at the end.
     """
     if len(store.metadata) < 2:
         return

@@ -85,7 +85,7 @@ _CPU_TIMES = """
 SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS earlier_ns, q.steps AS earlier_steps
 FROM memory_faults AS p JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
 WHERE p.profiled AND p.rank = $rank AND q.process_ns > 0 AND q.steps > 0 AND p.steps > 0
-    AND recorded_ns > $least * earlier_ns
+    AND recorded_ns > $least * earlier_ns AND recorded_ns <= $other_work * earlier_ns
     AND (
         SELECT max(dur) / min(dur) < recorded_ns / earlier_ns FROM steps AS s WHERE s.rank = p.rank AND NOT partial
     )
@@ -111,9 +111,8 @@ def cpu_times(store: TraceStore, rank: int, least: float) -> CpuTimes | None:
     steps, and differ less from each other; otherwise None. It is also None if no earlier step was measured, or if the
     earlier ones were so short that they did other work."""
     store.build(["memory_faults", "steps"])
-    rows = store.select(_CPU_TIMES, {"rank": rank, "least": least})
-    times = CpuTimes(**rows[0]) if rows else None
-    return None if times and times.recorded_ns > _OTHER_WORK * times.earlier_ns else times
+    rows = store.select(_CPU_TIMES, {"rank": rank, "least": least, "other_work": _OTHER_WORK})
+    return CpuTimes(**rows[0]) if rows else None
 
 
 def lengthened(store: TraceStore, rank: int) -> str | None:
