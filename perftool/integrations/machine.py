@@ -22,7 +22,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from perftool.integrations.activities import ProfilerAction
-from perftool.integrations.peaks import measured_peaks
+from perftool.integrations.op_speeds import op_speeds
+from perftool.integrations.peaks import Peaks, measured_peaks
 from perftool.model.processors import cores_allowed, cores_quota, instruction_sets, processor_name
 from perftool.model.usage import page_bytes, page_faults, resident_bytes, system_ns
 
@@ -86,6 +87,7 @@ class Watch:
     def __init__(self, usual: Schedule | None) -> None:
         self._usual = usual
         self._begin: _Moment | None = None
+        self._measured: tuple[Peaks, list[dict[str, Any]]] | None = None
         self._window: tuple[_Moment, _Moment] | None = None
         self._last_ns: int | None = None
         self._action: ProfilerAction | None = None
@@ -126,8 +128,9 @@ class Watch:
         """How long the recorded steps took in total, or None if they have not ended."""
         return None if self._window is None else self._window[1].process.at_ns - self._window[0].process.at_ns
 
-    def facts(self) -> dict[str, Any]:
-        """Return the object for the trace. Values that this system does not report are None."""
+    def facts(self, trace: Path | None = None) -> dict[str, Any]:
+        """Return the object for ``trace``, a file that is still uncompressed. Values that this system does not report
+        are None."""
         self.end()
         allowed = cores_allowed()
         found: dict[str, Any] = {
@@ -159,7 +162,10 @@ class Watch:
         # If there is an accelerator, the CPU's peaks do not matter.
         if not torch.accelerator.is_available() and not any(os.environ.get(name, "0") != "0" for name in _VERBOSE):
             with suppress(Exception):
-                found["peaks"] = _peaks()
+                # Later recordings of the same program get the same values.
+                peaks, speeds = self._measured = self._measured or _measured(trace)
+                found["peaks"] = {"products": dict(peaks.products), "memory_bandwidth": peaks.memory_bandwidth}
+                found["ops"] = speeds
         return found
 
     def _step_begins(self, action: ProfilerAction) -> None:
@@ -181,8 +187,8 @@ class Watch:
         self._action, self._last_ns = action, time.monotonic_ns()
 
 
-def _peaks() -> dict[str, Any]:
-    """The peaks of the machine, measured in a thread of its own.
+def _measured(trace: Path | None) -> tuple[Peaks, list[dict[str, Any]]]:
+    """Measure the peaks of the machine and the speeds of the ops of ``trace``, in a thread of its own.
 
     libgomp keeps a pool of threads for each thread that runs parallel ops. A child that is forked by a thread with such
     a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Python's profile
@@ -191,15 +197,19 @@ def _peaks() -> dict[str, Any]:
     ended, results = _thread.allocate_lock(), []
 
     def measure() -> None:
+        peaks, speeds = Peaks({}, None), []
         with suppress(Exception):
-            results.append(measured_peaks())
+            peaks = measured_peaks()
+            # Without instructions for BF16, a processor only emulates it.
+            bf16 = peaks.products.get("bf16", 0) > peaks.products.get("fp32", 0)
+            speeds = op_speeds(trace, bf16=bf16) if trace else []
+        results.append((peaks, speeds))
         ended.release()
 
     ended.acquire()
     _thread.start_new_thread(measure, ())
     ended.acquire()
-    (peaks,) = results
-    return {"products": dict(peaks.products), "memory_bandwidth": peaks.memory_bandwidth}
+    return results[0]
 
 
 def _process_between(begin: _Process, end: _Process) -> dict[str, Any]:

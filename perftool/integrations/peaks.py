@@ -28,8 +28,8 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators support more dtypes and have larger caches, and launching a short copy takes longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
-# A run counts only if the process was on a core for this share of the run, because a matmul takes a hundred times as
-# long if one of its threads has no core.
+# A run on several threads counts only if the process was on a core for this share of the run, because a matmul takes a
+# hundred times as long if one of its threads has no core.
 _ON_A_CORE = 0.9
 
 
@@ -58,7 +58,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
     for size in _SIZES:
         operand = torch.ones(size, size, dtype=dtype, device=device)
         result = torch.empty_like(operand)
-        took = _least(partial(torch.mm, operand, operand, out=result), seconds / len(_SIZES), device)
+        took = least_time(partial(torch.mm, operand, operand, out=result), seconds / len(_SIZES), device)
         best = max(best, 2 * size**3 / took)
         # The next size is twice as large, so its matmul takes eight times as long.
         if 8 * took > max(_LONGEST_S, seconds):
@@ -76,21 +76,27 @@ def _bandwidth(seconds: float, device: str) -> float | None:
         a, b = next(pairs)
         b.copy_(a)
 
-    return 2 * size / copies / _least(copy, seconds, device) or None
+    return 2 * size / copies / least_time(copy, seconds, device) or None
 
 
-def _least(work: Callable[[], object], seconds: float, device: str) -> float:
-    """Time the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run. Return its time in s, or
-    infinity if every run was disturbed."""
-    work()
-    _wait(device)
-    best, until = float("inf"), time.perf_counter() + seconds
-    while True:
-        start, used = time.perf_counter(), time.process_time()
+def least_time(work: Callable[[], object], seconds: float, device: str = "cpu", *, warm: bool = True) -> float:
+    """Time the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run if ``warm``. Return its
+    time in s, or infinity if every run was disturbed."""
+    if warm:
         work()
         _wait(device)
-        now, used = time.perf_counter(), time.process_time() - used
-        if device != "cpu" or used > _ON_A_CORE * (now - start):
+    # If only this thread works, its CPU time is the time without any wait for a core.
+    alone = device == "cpu" and torch.get_num_threads() == 1
+    cpu_time = time.thread_time if alone else time.process_time
+    best, until = float("inf"), time.perf_counter() + seconds
+    while True:
+        start, used = time.perf_counter(), cpu_time()
+        work()
+        _wait(device)
+        now, used = time.perf_counter(), cpu_time() - used
+        if alone:
+            best = min(best, used)
+        elif device != "cpu" or used > _ON_A_CORE * (now - start):
             best = min(best, now - start)
         if now >= until:
             return max(best, 1e-9)

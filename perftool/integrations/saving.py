@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,15 +45,15 @@ class Additions:
     facts: Facts | None = None
 
 
-def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[], Facts] | None = None) -> Path:
+def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[Path], Facts] | None = None) -> Path:
     """Save what ``profiler`` recorded, and return the file. If all goes well, it is ``path``, which ends in
     ``.json.gz``.
 
     The plain trace is written first, under the same name without ``.gz``. Then the lines of the calls (if stacks were
-    recorded) and ``facts`` are added. The result is compressed into a new file, which replaces the plain one once it is
-    complete. If one of these steps fails, a warning says what is missing, and the trace is saved without it. If the
-    folder is full, the trace goes to the temporary folder, and a warning says so. Raise OSError when nothing could be
-    written, and PerfToolError if another profiler ended the recording.
+    recorded) and what ``facts`` returns for the plain trace are added. The result is compressed into a new file, which
+    replaces the plain one once it is complete. If one of these steps fails, a warning says what is missing, and the
+    trace is saved without it. If the folder is full, the trace goes to the temporary folder, and a warning says so.
+    Raise OSError when nothing could be written, and PerfToolError if another profiler ended the recording.
     """
     start_ns = getattr(getattr(profiler.profiler, "kineto_results", None), "trace_start_ns", None)
     # PyTorch crashes when it writes such results.
@@ -60,7 +61,7 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
         raise PerfToolError("another profiler ended the recording, so there is nothing to save")
     plain = _export(profiler, path)
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
-    added_facts = _extra("the facts about the machine", facts) if facts else None
+    added_facts = _extra("the facts about the machine", partial(facts, plain)) if facts else None
     folders = dict.fromkeys((path.parent, plain.parent))
     for additions, missing in ((Additions(calls, added_facts), "perftool's additions"), (Additions(), "compression")):
         for folder in folders:
@@ -203,7 +204,7 @@ def _packed(plain: Path, target: Path, additions: Additions) -> Path:
     """Compress ``plain`` with ``additions`` into ``target``, then remove ``plain``."""
     replaced = plain if target.parent == plain.parent else target
     with open(plain, "rb") as source, whole_file(replaced) as place, open(place, "wb") as packed:
-        packed.writelines(gzipped(with_additions(_pieces(source.read), additions)))
+        packed.writelines(gzipped(with_additions(event_pieces(source.read), additions)))
         packed.flush()
     if target.parent == plain.parent:
         os.replace(plain, target)
@@ -212,7 +213,7 @@ def _packed(plain: Path, target: Path, additions: Additions) -> Path:
     return target
 
 
-def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+def event_pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
     """Yield the output of ``read`` in large pieces, each of which ends after an event."""
     rest = b""
     while data := read(_PIECE_BYTES):

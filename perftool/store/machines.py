@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ _VERSION = 1
 # Larger values are impossible: times of 4.5 years, and numbers of cores, threads, workers and steps.
 _MOST, _MOST_COUNTED = 2**57, 2**20
 _LONGEST = 200
+_LONGEST_DIMS, _MOST_OPS = 1_000, 100
+# Data types and layouts, in the order of the columns of ``op_speeds``.
+_WAYS = ("fp32", "bf16", "fp32_channels_last", "bf16_channels_last")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000
@@ -128,6 +132,18 @@ def _renewed(most: _Faults, one: _Faults) -> int | None:
     # shrank are not typical: typical steps free as much as they allocate.
     renewed = max(0, one.faulted - abs(one.grown)) / one.faulted
     return round(most.system_ns / most.faults * one.faults * renewed)
+
+
+def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``op_speeds``: the ops that were repeated after the recording, once for the same name and shapes."""
+    rows: dict[tuple[int, str, str], tuple[Any, ...]] = {}
+    for rank, found in _recorded(metadata):
+        for one in map(_object, _list(found.get("ops"))[:_MOST_OPS]):
+            name, dims = _text(one, "name"), json.dumps(_list(one.get("input_dims")), separators=(",", ":"))
+            times = [_whole(one, f"{way}_ns") or None for way in _WAYS]
+            if name and times[0] and 2 < len(dims) <= _LONGEST_DIMS:
+                rows.setdefault((rank, name, dims), (rank, name, dims, *times))
+    return list(rows.values())
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+import torch
 
 from perftool.errors import PerfToolError
 from perftool.integrations import peaks_file
@@ -42,6 +43,7 @@ def test_a_product_and_a_copy_have_rates(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_measurement_without_a_core_gives_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(peaks_file, "_SECONDS", 0.001)
 
     assert measured_peaks(0.001) == Peaks({}, None)

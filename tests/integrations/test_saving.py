@@ -50,11 +50,11 @@ def said(action: Any) -> list[str]:
 
 
 def test_a_trace_is_saved_with_lines_and_facts(tmp_path: Path, recorded: Any) -> None:
-    saved = save_trace(recorded, tmp_path / "a.pt.trace.json.gz", lambda: {"version": 1})
+    saved = save_trace(recorded, tmp_path / "a.pt.trace.json.gz", lambda trace: {"version": 1, "was": trace.name})
 
     assert list(tmp_path.iterdir()) == [saved] == [tmp_path / "a.pt.trace.json.gz"]
     trace = read(saved)
-    assert trace[RECORDED_KEY] == {"version": 1}
+    assert trace[RECORDED_KEY] == {"version": 1, "was": "a.pt.trace.json"}
     assert INSTALLED_KEY in trace
     assert any("Call line" in event.get("args", {}) for event in trace["traceEvents"])
 

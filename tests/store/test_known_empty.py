@@ -17,7 +17,7 @@ from perftool.store.trace_store import TraceStore
 CASES = Path(__file__).parent.parent / "rules"
 # Inputs of all kinds, from the first case of each of these rules.
 RULES = (
-    "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
+    "COL103", "COL104", "CPY101", "ENG113", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
 # Inputs that those cases lack: a matmul with shapes on a known device, inside a module and an annotation; the capture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from events import document, step, x
 
-from perftool.api import analyze
+from perftool.api import analyze, open_trace
 
 RECORDING = {
     "version": 1,
@@ -39,3 +39,28 @@ def test_an_impossible_number_fails_no_rule(tmp_path: Path, part: str, name: str
 
     assert "TRC001" not in [found.code for found in report.findings]
     assert report.run.steps_from is not None
+
+
+PRODUCT = {"name": "aten::mm", "input_dims": [[8, 8], [8, 8]], "fp32_ns": 200, "bf16_ns": 100}
+
+
+def test_repeated_ops_are_read(tmp_path: Path) -> None:
+    assert speeds(tmp_path, [PRODUCT, PRODUCT]) == [("aten::mm", "[[8,8],[8,8]]", 200, 100, None, None)]
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        "aten::mm", {"name": 1}, [1], [{**PRODUCT, "name": 5}], [{**PRODUCT, "input_dims": "x"}],
+        [{**PRODUCT, "input_dims": [[8] * 1000]}], [{**PRODUCT, "fp32_ns": 0}], [{**PRODUCT, "fp32_ns": 2**62}],
+    ],
+)  # fmt: skip
+def test_repeated_ops_that_make_no_sense_are_left_out(tmp_path: Path, ops: object) -> None:
+    assert speeds(tmp_path, ops) == []
+
+
+def speeds(folder: Path, ops: object) -> list[tuple[object, ...]]:
+    path = folder / "trace.json"
+    path.write_bytes(document([step(0, 0, 1000), x("aten::mm", 0, 90)], perftoolRecording={**RECORDING, "ops": ops}))
+    with open_trace(path) as trace:
+        return trace.query("SELECT * EXCLUDE (rank) FROM op_speeds")[1]

@@ -205,9 +205,9 @@ class Recorder:
             text += "; it has no Python stacks, because the program uses its own Python profiler"
         self._plan.note(Note("saved", text + self._why_early, str(saved)))
 
-    def _facts(self) -> dict[str, Any]:
-        """Describe the machine and the steps in the trace."""
-        facts = self._watch.facts()
+    def _facts(self, trace: Path) -> dict[str, Any]:
+        """Describe the machine and the steps of ``trace``."""
+        facts = self._watch.facts(trace)
         return {**facts, "steps": {**facts["steps"], "called": self._steps.called}}
 
     def _is_elsewhere(self) -> bool:

@@ -1,5 +1,5 @@
 -- Work on a CPU by the framework op that the program called. Work of the backward pass belongs to the called op that it
--- differentiates.
+-- differentiates. Without a backward pass there are no rows, because the ops themselves then show the same.
 --
 -- needs: device_ops, launches, windows, ops, _differentiated
 -- empty without: device_ops, launches, _differentiated
@@ -27,4 +27,5 @@ inside AS (
 )
 SELECT w.rank, i.name AS op, sum(w.dur) / a.ns AS share, bool_or(i.backward) AS backward
 FROM inside AS i JOIN work AS w USING (id) JOIN (SELECT rank, sum(dur) AS ns FROM work GROUP BY rank) AS a USING (rank)
+WHERE EXISTS (FROM _differentiated)
 GROUP BY w.rank, i.name, a.ns

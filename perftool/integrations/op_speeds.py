@@ -1,0 +1,204 @@
+"""Calls the longest ops of a CPU recording again, with other data types and memory layouts, to measure what they gain.
+
+The gain depends on the shapes, on the processor and on the number of threads, so only a measurement on the program's
+own machine shows it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from perftool.integrations.modes import unseen_by_modes
+from perftool.integrations.peaks import least_time
+from perftool.integrations.saving import event_pieces
+from perftool.model.machine_memory import free_memory_mb
+
+# Ops of which autocast converts all operands, and ops of which it converts only the activations.
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_rnn_layer")
+_BETWEEN = (
+    "native_batch_norm", "native_batch_norm_backward", "native_group_norm", "native_group_norm_backward",
+    "native_layer_norm", "native_layer_norm_backward", "_softmax", "gelu", "gelu_backward", "relu", "clamp_min",
+    "threshold_backward", "silu", "silu_backward", "sigmoid", "sigmoid_backward", "tanh", "tanh_backward", "add", "sub",
+    "mul", "div", "sum", "cat", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
+    "avg_pool2d_backward", "upsample_nearest2d", "upsample_nearest2d_backward", "upsample_bilinear2d",
+    "upsample_bilinear2d_backward", "reflection_pad2d", "reflection_pad2d_backward",
+)  # fmt: skip
+# Factors that have to be named. They are the last arguments.
+_FACTORS = {"addmm": ("beta", "alpha"), "baddbmm": ("beta", "alpha"), "add": ("alpha",), "sub": ("alpha",)}
+# Where autocast converts a weight, or its gradient, in each step: the position of the argument or of the result.
+_WEIGHTS, _WEIGHT_GRADIENTS = {"convolution": 1, "addmm": 2}, {"convolution_backward": 1}
+_EVENT = re.compile(
+    rb'"name": "aten::(%b)"[^{}]*?"dur": ([\d.]+)[^{}]*"args": (\{[^{}]*\})' % "|".join(_PRODUCTS + _BETWEEN).encode()
+)
+_TYPES = {"float": torch.float32, "long int": torch.int64, "bool": torch.bool}
+_LIST = "TensorList"
+# The first part of a trace shows which ops are long, because steps are alike.
+_MOST_BYTES, _MOST_EVENTS = 256 << 20, 100_000
+# An op is called again if it takes this share of the time of all these ops.
+_MIN_SHARE = 0.01
+_MOST_OPS = 40
+# Each operand must fit into this share of the free memory.
+_MOST_MEMORY_SHARE = 1 / 32
+# Time for one way to compute one op, and for all, in s. A way that takes longer runs once, after a warm-up run.
+_EACH_S, _ALL_S = 0.005, 8.0
+# Ops that take longer than this, in us, need no warm-up run.
+_LONG_US = 100_000
+
+
+@dataclass
+class _Op:
+    """An op, its arguments as the trace describes them, and how long its calls took."""
+
+    name: str
+    dims: Sequence[Any]
+    strides: Sequence[Any]
+    types: Sequence[str]
+    values: Sequence[str]
+    calls_us: list[float] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions of the first operand."""
+        return len(self.dims[0][0] if self.types[0] == _LIST else self.dims[0])
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the first operand has four dimensions, and not yet the channels_last layout."""
+        strides = self.strides[0][0] if self.types[0] == _LIST else self.strides[0]
+        return self.rank == 4 and strides[1] != 1
+
+    @property
+    def shortest_us(self) -> float:
+        return min(self.calls_us)
+
+    @property
+    def is_long(self) -> bool:
+        return self.shortest_us > _LONG_US
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to compute an op: the data type of the operands, and whether images are in channels_last layout."""
+
+    key: str
+    dtype: torch.dtype
+    channels_last: bool
+
+
+_WAYS = (
+    _Way("fp32_ns", torch.float32, channels_last=False),
+    _Way("bf16_ns", torch.bfloat16, channels_last=False),
+    _Way("fp32_channels_last_ns", torch.float32, channels_last=True),
+    _Way("bf16_channels_last_ns", torch.bfloat16, channels_last=True),
+)
+
+
+def op_speeds(trace: Path, *, bf16: bool) -> list[dict[str, Any]]:
+    """Measure the longest FP32 ops of the uncompressed ``trace``: each op's name and shapes, and the time of a call, in
+    ns, in each way that applies to it. Leave BF16 out unless ``bf16`` is true. Measure for ``_ALL_S`` at most.
+    """
+    until = time.monotonic() + _ALL_S
+    found: list[dict[str, Any]] = []
+    with torch.inference_mode(), unseen_by_modes():
+        for op in _longest(trace):
+            expected_s = len(_WAYS) * op.shortest_us * (1 if op.is_long else 2) / 1e6
+            if time.monotonic() + expected_s < until and (times := _times(op, bf16)):
+                found.append({"name": f"aten::{op.name}", "input_dims": op.dims, **times})
+    return found
+
+
+def _longest(trace: Path) -> list[_Op]:
+    ops: dict[str, _Op] = {}
+    for name, dur, args in islice(_events(trace), _MOST_EVENTS):
+        try:
+            dims, strides, types, values = (
+                args[key] for key in ("Input Dims", "Input Strides", "Input type", "Concrete Inputs")
+            )
+        except KeyError:
+            continue
+        tensors = {kind for kind, size in zip(types, dims, strict=True) if size}
+        if tensors <= {*_TYPES, _LIST} and tensors & {"float", _LIST}:
+            op = ops.setdefault(f"{name} {dims}", _Op(name, dims, strides, types, values))
+            op.calls_us.append(dur)
+    total = sum(sum(op.calls_us) for op in ops.values())
+    longest = sorted(ops.values(), key=lambda op: -sum(op.calls_us))[:_MOST_OPS]
+    return [op for op in longest if sum(op.calls_us) >= _MIN_SHARE * total]
+
+
+def _events(trace: Path) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
+    """Yield the name, the duration in us and the arguments of each event of such an op."""
+    with open(trace, "rb") as source:
+        left = _MOST_BYTES
+        for piece in event_pieces(source.read):
+            for event in _EVENT.finditer(piece):
+                yield event[1].decode(), float(event[2]), json.loads(event[3])
+            left -= len(piece)
+            if left < 0:
+                return
+
+
+def _times(op: _Op, bf16: bool) -> dict[str, int]:
+    """The time of a call of ``op``, in ns, in each way; empty if there is nothing to compare."""
+    times = {}
+    for way in _WAYS:
+        if (way.dtype is torch.bfloat16 and not bf16) or (way.channels_last and not op.is_image):
+            continue
+        try:
+            time_s = least_time(_call(op, way), _EACH_S, warm=not op.is_long)
+        except Exception:  # noqa: BLE001 - this version of PyTorch cannot compute the op in this way
+            continue
+        if isfinite(time_s):
+            times[way.key] = round(1e9 * time_s)
+    return times if "fp32_ns" in times and len(times) > 1 else {}
+
+
+def _call(op: _Op, way: _Way) -> Callable[[], object]:
+    """A call of ``op``, computed in the given ``way``. With BF16, it includes the casts of weights."""
+    described = zip(op.dims, op.strides, op.types, op.values, strict=True)
+    arguments = [_argument(op, way, *argument) for argument in described]
+    factors = _FACTORS.get(op.name, ())
+    last = len(arguments) - len(factors)
+    compute = partial(getattr(torch.ops.aten, op.name), **dict(zip(factors, arguments[last:], strict=True)))
+    arguments = arguments[:last]
+    if way.dtype is torch.bfloat16 and op.name in _WEIGHTS:
+        at = _WEIGHTS[op.name]
+        weight = arguments[at].float()
+        return lambda: compute(*arguments[:at], weight.to(way.dtype), *arguments[at + 1 :])
+    if way.dtype is torch.bfloat16 and op.name in _WEIGHT_GRADIENTS:
+        at = _WEIGHT_GRADIENTS[op.name]
+        return lambda: [result.float() for result in compute(*arguments)[at : at + 1] if result is not None]
+    return partial(compute, *arguments)
+
+
+def _argument(op: _Op, way: _Way, size: Sequence[Any], stride: Sequence[Any], kind: str, value: str) -> Any:
+    if value:
+        return ast.literal_eval(value)
+    if kind == "double" and not size:
+        return 1.0
+    if kind == _LIST:
+        return [_argument(op, way, *one, "float", "") for one in zip(size, stride, strict=True)]
+    if kind not in _TYPES:
+        return None
+    is_cast = kind == "float" and (op.name in _PRODUCTS or len(size) == op.rank > 1)
+    return _operand(size, stride, way.dtype if is_cast else _TYPES[kind], way.channels_last and len(size) == 4)
+
+
+def _operand(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, channels_last: bool) -> torch.Tensor:
+    elements = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    if 4 * elements > _MOST_MEMORY_SHARE * (free_memory_mb() << 20):
+        raise MemoryError
+    # Random numbers would change the state of the program's generator. Indices must be small.
+    operand = torch.full([elements], int(dtype is not torch.int64), dtype=dtype).as_strided(size, stride)
+    return operand.contiguous(memory_format=torch.channels_last) if channels_last else operand

@@ -1,0 +1,14 @@
+-- How long the longest FP32 ops of a CPU run take with other data types and memory layouts: one row per op and input
+-- shapes.
+--
+-- Only the recorders of this program measure this, right after the recording, on the same machine and with as many
+-- threads (docs/recording.md). Each time is the shortest of several calls. BF16 includes the casts of weights.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank
+-- column name: VARCHAR, name of the op
+-- column input_dims: VARCHAR, shapes of the inputs as JSON without spaces
+-- column fp32_ns: BIGINT, time of a call with the data types and layouts of the recording
+-- column bf16_ns: BIGINT, time of a call in BF16; NULL if not measured
+-- column fp32_channels_last_ns: BIGINT, time of a call with images in channels_last layout; NULL if not measured
+-- column bf16_channels_last_ns: BIGINT, time of a call in BF16 with images in channels_last layout; NULL if not measured

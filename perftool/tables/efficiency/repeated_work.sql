@@ -1,0 +1,45 @@
+-- One row per unit of device work, inside the complete steps, of an op whose speeds were measured after the recording.
+--
+-- The times in channels_last layout are NULL in two cases, in which a program may become slower in that layout: the run
+-- often makes images contiguous or reshapes them, which restores the other layout, or it has images with one channel,
+-- which have both layouts.
+--
+-- needs: op_speeds, ops, device_ops, windows
+-- empty without: op_speeds
+-- column id: BIGINT, device_ops.id
+-- column rank: INTEGER, distributed rank
+-- column op_name: VARCHAR, name of the op that was repeated, which contains the work
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, duration in ns
+-- column fp32_ns: BIGINT, op_speeds.fp32_ns
+-- column bf16_ns: BIGINT, op_speeds.bf16_ns
+-- column fp32_channels_last_ns: BIGINT, op_speeds.fp32_channels_last_ns
+-- column bf16_channels_last_ns: BIGINT, op_speeds.bf16_channels_last_ns
+WITH repeated AS (
+    SELECT o.track, o.ts, o."end", s.*
+    FROM ops AS o JOIN op_speeds AS s ON s.rank = o.rank AND s.name = o.name AND s.input_dims = replace(o.input_dims, ' ', '')
+    WHERE NOT regexp_matches(o.input_types, 'Half|BFloat16|double')
+),
+-- The first op in this order is the innermost.
+starts AS (
+    SELECT * FROM repeated QUALIFY row_number() OVER (PARTITION BY track, ts ORDER BY "end", name) = 1
+),
+convolutions AS (
+    SELECT rank, input_dims->>'$[0]' AS image, try_cast(image AS BIGINT[]) AS size FROM ops WHERE name = 'aten::convolution'
+),
+restoring AS (
+    SELECT o.rank, count(*) AS ops FROM ops AS o SEMI JOIN convolutions AS c ON c.rank = o.rank AND c.image = o.input_dims->>'$[0]'
+    WHERE o.name IN ('aten::clone', 'aten::reshape') GROUP BY o.rank
+),
+kept AS (
+    SELECT c.rank FROM convolutions AS c LEFT JOIN restoring AS r USING (rank)
+    GROUP BY c.rank HAVING min(size[2]) > 1 AND coalesce(max(r.ops), 0) <= 0.35 * count(*)
+)
+SELECT d.id, d.rank, s.name AS op_name, d.ts, d.dur, s.fp32_ns, s.bf16_ns,
+       CASE WHEN k.rank IS NOT NULL THEN s.fp32_channels_last_ns END AS fp32_channels_last_ns,
+       CASE WHEN k.rank IS NOT NULL THEN s.bf16_channels_last_ns END AS bf16_channels_last_ns
+FROM device_ops AS d JOIN ops AS o ON o.id = d.op
+ASOF JOIN starts AS s ON s.track = o.track AND o.ts >= s.ts
+JOIN windows AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
+LEFT JOIN kept AS k ON k.rank = d.rank
+WHERE d.valid AND o."end" <= s."end"

@@ -1,0 +1,145 @@
+"""The longest ops of a recording are called again with the same arguments, and nothing of the program changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from perftool.integrations import op_speeds as module
+from perftool.integrations.op_speeds import op_speeds
+
+WAYS = ["fp32_ns", "bf16_ns", "fp32_channels_last_ns", "bf16_channels_last_ns"]
+IMAGE = [4, 16, 12, 12]
+
+
+class Step(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(16, 16, 3, padding=1)
+        self.norm = nn.GroupNorm(4, 16)
+        self.last = nn.Linear(16 * 12 * 12, 8)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = torch.cat([self.norm(self.convolution(images)), images])
+        output: torch.Tensor = self.last((features + features).flatten(1)).sum()
+        return output
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recorded") / "trace.json"
+    step, images = Step(), torch.randn(IMAGE, requires_grad=True)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        step(images).backward()
+    recorded.export_chrome_trace(str(path))
+    return path
+
+
+@pytest.fixture
+def every_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MIN_SHARE", 0)
+    monkeypatch.setattr(module, "_EACH_S", 0)
+
+
+@pytest.mark.usefixtures("every_op")
+def test_each_op_has_a_time_for_each_way(trace: Path) -> None:
+    found = {row["name"]: row for row in op_speeds(trace, bf16=True)}
+    for name in (
+        "convolution",
+        "convolution_backward",
+        "native_group_norm",
+        "native_group_norm_backward",
+        "cat",
+        "add",
+    ):
+        assert [key for key in found[f"aten::{name}"] if key.endswith("_ns")] == WAYS, name
+    for name in ("addmm", "mm"):
+        assert [key for key in found[f"aten::{name}"] if key.endswith("_ns")] == WAYS[:2], name
+    assert found["aten::convolution"]["input_dims"][:3] == [IMAGE, [16, 16, 3, 3], [16]]
+    assert all(isinstance(row[key], int) and row[key] > 0 for row in found.values() for key in row if key in WAYS)
+
+
+@pytest.mark.usefixtures("every_op")
+def test_without_bf16_only_the_layouts_differ(trace: Path) -> None:
+    found = {row["name"]: row for row in op_speeds(trace, bf16=False)}
+    assert "aten::mm" not in found
+    assert [key for key in found["aten::convolution"] if key.endswith("_ns")] == [WAYS[0], WAYS[2]]
+
+
+@pytest.mark.usefixtures("every_op")
+def test_the_ops_get_the_recorded_arguments(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, list[Any], dict[str, Any]]] = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            calls.append((func.overloadpacket.__name__, list(args), kwargs or {}))
+            return func(*args, **(kwargs or {}))
+
+    def seen(work: Any, *_: Any, **__: Any) -> float:
+        with Seen():
+            work()
+        return 1e-6
+
+    monkeypatch.setattr(module, "least_time", seen)
+    op_speeds(trace, bf16=True)
+    [plain, half, last, _] = [arguments for name, arguments, _ in calls if name == "convolution"]
+    assert plain[3:] == [[1, 1], [1, 1], [1, 1], False, [0, 0], 1]
+    assert {tensor.dtype for tensor in half[:3]} == {torch.bfloat16}
+    assert last[0].is_contiguous(memory_format=torch.channels_last)
+    assert not plain[0].is_contiguous(memory_format=torch.channels_last)
+    assert len([name for name, *_ in calls if name == "addmm"]) == 2
+    [first, *_] = [arguments for name, arguments, _ in calls if name == "cat"]
+    assert [list(part.shape) for part in first[0]] == [IMAGE, IMAGE]
+
+
+def test_the_longest_ops_are_chosen_and_the_time_is_limited(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MIN_SHARE", 0.99)
+    assert op_speeds(trace, bf16=True) == []
+    monkeypatch.setattr(module, "_MIN_SHARE", 0)
+    monkeypatch.setattr(module, "_ALL_S", 0)
+    assert op_speeds(trace, bf16=True) == []
+
+
+@pytest.mark.usefixtures("every_op")
+def test_large_operands_are_not_created(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_MEMORY_SHARE", 0)
+    assert op_speeds(trace, bf16=True) == []
+
+
+@pytest.mark.usefixtures("every_op")
+def test_the_random_numbers_of_the_program_stay_the_same(trace: Path) -> None:
+    before = torch.get_rng_state()
+    assert op_speeds(trace, bf16=True)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        (["", "", "", "0.5", "2"], 1),
+        (["", "", "", "x", "1"], 0),
+        (["", "", "", "2**", "1"], 0),
+        (["", "", "", "1", ""], 0),
+        ([""], 0),
+    ],
+    ids=["numbers", "a name", "broken", "none", "too few"],
+)
+@pytest.mark.usefixtures("every_op")
+def test_ops_with_unknown_arguments_are_left_out(tmp_path: Path, values: list[str], rows: int) -> None:
+    path = tmp_path / "trace.json"
+    arguments = {
+        "Input Dims": [[8], [4, 8], [8, 8], [], []],
+        "Input Strides": [[1], [8, 1], [8, 1], [], []],
+        "Input type": ["float", "float", "float", "Scalar", "Scalar"],
+        "Concrete Inputs": values,
+    }
+    event = {"ph": "X", "name": "aten::addmm", "ts": 0, "dur": 5.0, "args": arguments}
+    path.write_text(json.dumps({"traceEvents": [event]}))
+    assert len(op_speeds(path, bf16=True)) == rows
