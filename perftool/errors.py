@@ -17,7 +17,7 @@ class PerfToolError(Exception):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether ``error`` is Ctrl-C: during a query, DuckDB turns it into an ordinary error."""
+    """Whether ``error`` was caused by Ctrl-C. During a query, DuckDB turns Ctrl-C into an ordinary error."""
     return isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and str(error) == _INTERRUPTED)
 
 
@@ -46,7 +46,8 @@ UNFORESEEN = (RecursionError, ValueError, TypeError, ArithmeticError, LookupErro
 
 
 def unexpected_input_error(path: str, error: Exception) -> InputError:
-    """Turn an ``error`` raised while reading ``path`` into an InputError, so that only this file is lost."""
+    """Turn an ``error`` raised while reading ``path`` into an InputError, so that other files are still
+    analysed."""
     if isinstance(error, InputError):
         return error
     reason = str(error).partition("\n")[0][:LONGEST_REASON]

@@ -29,7 +29,7 @@ SIMULATED_DEVICE = "gaudi"
 # Graphs are compiled in these simulated steps, so they are left out of the trace.
 WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
-# A benchmark fails as slower only if the whole confidence interval of its ratio (naive / advised) is below this.
+# A benchmark fails for being slower only if the whole confidence interval of its ratio (naive / advised) is below this.
 _HARM = 0.9
 # Why a simulated result proves less than a measured one.
 CIRCULAR = "circular: our own rule judges a device that our own model simulates"

@@ -19,7 +19,7 @@ EARLIEST_DATE_NS = 10**18
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
 # A value of at least this share of a unit is shown in that unit, because it would be rounded to a whole unit anyway.
 _ROUNDS_UP = 0.9995
-# PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
+# PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits cover the years 2001 to 2286.
 _EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")
 _BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 

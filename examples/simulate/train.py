@@ -24,7 +24,7 @@ class Reviews(Dataset):
     def __getitem__(self, index):
         time.sleep(0.0005)  # stands in for reading and tokenising a text
         generator = torch.Generator().manual_seed(index)
-        # Texts are sorted by length, as by a sampler that groups texts of similar length.
+        # Texts are sorted by length, as if a sampler had grouped texts of similar length.
         length = 16 * (1 + index * 4 // EXAMPLES)
         words = torch.randint(1, VOCABULARY, (length,), generator=generator)
         return words, int(words[0]) % CLASSES

@@ -26,7 +26,7 @@ class Reviews(Dataset):
     def __getitem__(self, index):
         time.sleep(0.0005)  # stands in for reading and tokenising a text
         generator = torch.Generator().manual_seed(index)
-        # Texts are sorted by length, as by a sampler that groups texts of similar length.
+        # Texts are sorted by length, as if a sampler had grouped texts of similar length.
         length = 16 * (1 + index * 4 // EXAMPLES)
         words = torch.randint(1, VOCABULARY, (length,), generator=generator)
         return words, int(words[0]) % CLASSES
@@ -59,7 +59,7 @@ def main():
     model = Classifier().to(device)
     # One kernel for all parameters (FUS101).
     optimizer = FusedAdamW(model.parameters(), lr=3e-4)
-    # Workers load batches in advance, memory is pinned, and no smaller last batch remains (GAP102, CPY101, RCP101).
+    # Workers load batches in advance, memory is pinned, and a smaller last batch is dropped (GAP102, CPY101, RCP101).
     loader = DataLoader(Reviews(), batch_size=BATCH, collate_fn=collate, num_workers=2, pin_memory=True, drop_last=True)
     # The sums stay on the device. mark_step ends the graph that creates them, so that all steps have the same graph.
     total, right = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)

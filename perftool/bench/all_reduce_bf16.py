@@ -21,7 +21,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = on_ranks(
     name="all_reduce_bf16",
     rules=(),
-    summary="gradients reduced in bfloat16 instead of float32",
+    summary="Gradients reduced in bfloat16 instead of float32",
     build=build,
     traced_size="tiny",
     sizes=("small", "large", "tiny"),

@@ -46,7 +46,7 @@ def _obstacle() -> str | None:
 BENCHMARK = Benchmark(
     name="autocast",
     rules=("CFG102", "PRC101"),
-    summary="matmuls in bfloat16 instead of float32",
+    summary="Matmuls in bfloat16 instead of float32",
     build=build,
     sizes=tuple(_WIDTHS),
     traced_size="small",

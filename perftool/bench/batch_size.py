@@ -48,7 +48,7 @@ def _transformer() -> nn.Module:
 BENCHMARK = Benchmark(
     name="batch_size",
     rules=("BAT101",),
-    summary="samples in one batch instead of one by one",
+    summary="Samples in one batch instead of one by one",
     build=build,
     sizes=tuple(_SAMPLES),
     traced_size="small",

@@ -103,7 +103,7 @@ def _obstacle() -> str | None:
 BENCHMARK = Benchmark(
     name="dataloader_workers",
     rules=("GAP102",),
-    summary="worker processes that prepare samples during the steps instead of between them",
+    summary="Worker processes that prepare samples during the steps instead of between them",
     build=build,
     sizes=tuple(_EPOCHS),
     traced_size="small",

@@ -181,7 +181,7 @@ BENCHMARKS = {
         _row(
             "fused_ema",
             ("FUS105",),
-            "a moving average over all weights together instead of one by one",
+            "A moving average over all weights together instead of one by one",
             _average,
             torch_best=True,
         ),
@@ -189,21 +189,21 @@ BENCHMARKS = {
         _row(
             "fused_clip_norm",
             ("FUS102",),
-            "the norm of all gradients together instead of one by one",
+            "The norm of all gradients together instead of one by one",
             _clip,
             script="fused_clip_norm.py",
         ),
         _row(
             "functional_adamw",
             (),
-            "the functional AdamW over all tensors together instead of one by one",
+            "The functional AdamW over all tensors together instead of one by one",
             _functional,
             torch_best=True,
         ),
         _row(
             "adamw_moments",
             (),
-            "moments in bfloat16 instead of float32",
+            "Moments in bfloat16 instead of float32",
             _moments,
             tolerance=0.01,
             quantity="memory",

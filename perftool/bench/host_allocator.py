@@ -45,7 +45,7 @@ def _library() -> Path | None:
 BENCHMARK = Benchmark(
     name="host_allocator",
     rules=("MEM103",),
-    summary="an allocator that keeps large buffers instead of returning them to the system each time",
+    summary="An allocator that keeps large buffers instead of returning them to the system each time",
     build=build,
     sizes=tuple(_MIB),
     traced_size="small",

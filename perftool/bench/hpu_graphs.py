@@ -39,7 +39,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="hpu_graphs",
     rules=("GAP103", "GAP104"),
-    summary="a captured graph that is replayed instead of one launch for each op",
+    summary="A captured graph that is replayed instead of one launch for each op",
     build=build,
     sizes=tuple(_SHAPES),
     traced_size="small",

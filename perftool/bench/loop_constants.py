@@ -37,7 +37,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="loop_constants",
     rules=("RCP101", "RCP103"),
-    summary="a changing number in a tensor instead of in the graph",
+    summary="A changing number in a tensor instead of in the graph",
     build=build,
     sizes=tuple(_ITERATIONS),
     traced_size="large",

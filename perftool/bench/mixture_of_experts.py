@@ -68,7 +68,7 @@ def _form(title: str, forward: Callable[[], torch.Tensor]) -> Form:
 BENCHMARK = Benchmark(
     name="mixture_of_experts",
     rules=("FUS104",),
-    summary="one op for all experts instead of a loop over them",
+    summary="One op for all experts instead of a loop over them",
     build=build,
     sizes=tuple(_MIXTURES),
     traced_size="small",

@@ -32,7 +32,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="mixture_of_experts_w12",
     rules=(),
-    summary="gate and up projections of an expert in one matmul instead of two",
+    summary="Gate and up projections of an expert in one matmul instead of two",
     build=build,
     sizes=tuple(MIXTURES),
     traced_size="small",

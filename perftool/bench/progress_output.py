@@ -45,7 +45,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="progress_output",
     rules=("SYN103",),
-    summary="progress written every twenty steps instead of in every step",
+    summary="Progress written every twenty steps instead of in every step",
     build=build,
     sizes=tuple(_SHAPES),
     traced_size="small",

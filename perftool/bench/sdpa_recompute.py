@@ -29,7 +29,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="sdpa_recompute",
     rules=(),
-    summary="attention that recomputes probabilities in backward instead of storing them",
+    summary="Attention that recomputes probabilities in backward instead of storing them",
     build=build,
     sizes=tuple(_TOKENS),
     traced_size="small",

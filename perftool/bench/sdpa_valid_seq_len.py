@@ -62,7 +62,7 @@ def _one_by_one(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list
 BENCHMARK = Benchmark(
     name="sdpa_valid_seq_len",
     rules=("FUS106",),
-    summary="attention that skips padding by the sequences' lengths instead of masking it",
+    summary="Attention that skips padding by the sequences' lengths instead of masking it",
     build=build,
     sizes=tuple(_SHAPES),
     traced_size="small",

@@ -31,7 +31,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = on_ranks(
     name="small_allreduces",
     rules=("COL101",),
-    summary="gradients reduced in buckets instead of one by one",
+    summary="Gradients reduced in buckets instead of one by one",
     build=build,
     traced_size="recorded",
     sizes=("small", "recorded", "large"),

@@ -63,7 +63,7 @@ class _Buffered(nn.Module):
 BENCHMARK = Benchmark(
     name="torch_compile",
     rules=("RCP106",),
-    summary="state of a compiled module in a buffer instead of a Python attribute",
+    summary="State of a compiled module in a buffer instead of a Python attribute",
     build=build,
     sizes=tuple(_CALLS),
     traced_size="large",

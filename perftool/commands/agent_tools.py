@@ -56,7 +56,8 @@ _OF_A_FINDING = (
 
 @dataclass(frozen=True)
 class Workspace:
-    """Runs commands for the tools, which may read only the folder ``root``. A call may take ``seconds``."""
+    """Runs commands for the tools, which may read only the folder ``root``. A call may take at most
+    ``seconds``."""
 
     root: Path
     seconds: float

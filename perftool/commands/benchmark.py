@@ -97,7 +97,7 @@ def benchmark(
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
-    """Prove advice: measure the naive and the advised form, and run the rules on both
+    """Check advice: measure the naive and the advised form, and run the rules on both
 
     Each benchmark runs in separate processes, with one thread each. The rules must fire on the trace of the naive form
     but not on that of the advised form. If they need a Gaudi, it is simulated, and the row says so. Each row is printed

@@ -197,7 +197,7 @@ def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
     number = sum(counts.values())
     accepted = f"Accepted {number} finding{'' if number == 1 else 's'}{f': {listed}' if listed else ''}"
     refused = sorted({found.finding.code for found in result.active})
-    left = [f"not accepted, because a baseline cannot accept them: {', '.join(refused)}"] if refused else []
+    left = [f"not accepted: {', '.join(refused)}; a baseline cannot accept findings of these rules"] if refused else []
     return [accepted, *left, *written_note(target)]
 
 

@@ -168,7 +168,7 @@ class _Estimate:
     def __call__(self) -> bool:
         """Print the estimate if it is known, and return whether it was printed."""
         texts = [one.text for one in self._plan.notes_left() if one.stage == "recording" and one.text]
-        # The program goes on even if nobody reads the estimate, or its disk is full.
+        # The program continues even if nobody reads the estimate, or if the disk is full.
         with suppress(OSError):
             if texts and sys.stderr.isatty():
                 # The program's progress bar may have left the cursor within a line.
@@ -303,7 +303,7 @@ def run_program(
 
 
 def _is_plain_script(name: str) -> bool:
-    """Whether to run ``name`` with the Python that runs this command: if it is a .py file that a shell cannot run."""
+    """Whether ``name`` is a .py file that a shell cannot run. It then runs with the Python that runs this command."""
     if not name.endswith(".py"):
         return False
     return not os.access(name, os.X_OK) if os.path.dirname(name) else shutil.which(name) is None

@@ -111,7 +111,7 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
         address = ui_address(file.name, drawn, port)
         if not _open_browser(address):
             print_notes(
-                [f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):", address]
+                [f"Open this in a browser on this machine (or forward port {port} to the browser's machine):", address]
             )
         Thread(target=server.serve_forever, daemon=True).start()
         served = server.served.wait(_PATIENCE_S)

@@ -105,8 +105,8 @@ def simulate(
     """Run a script on a simulated Gaudi, and report what slows it down
 
     The script's ops really run, on the CPU. Time is virtual: it comes from a model of a Gaudi (docs/simulator.md).
-    The output and the exit code are those of the script. The command
-    needs PyTorch, but neither a Gaudi nor its software.
+    The output and the exit code are those of the script. The command needs PyTorch, but neither a Gaudi nor its
+    software.
 
     Examples:
 

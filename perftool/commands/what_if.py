@@ -61,9 +61,9 @@ def whatif(
     """Predict the step time with fixes applied
 
     The recorded steps are replayed as a graph of dependencies, unchanged and with the changes. Kinds of work are op,
-    runtime, kernel, memcpy, memset and collective; names may contain * and ?. Without changes, it shows what bounds the
-    recorded step. For a fix that cannot be replayed, it prints a bound. The exit code is 1, with the reason on
-    stderr, when the steps cannot be replayed well enough and there is no bound either.
+    runtime, kernel, memcpy, memset and collective; names may contain * and ?. Without changes, the command shows what
+    bounds the recorded step. For a fix that cannot be replayed, it prints an upper bound on the gain. The exit code is
+    1, with the reason on stderr, when the steps cannot be replayed well enough and there is no bound either.
 
     Examples:
 

@@ -112,7 +112,7 @@ def _local(weights: Weights, name: str, first: int, last: int) -> Weights:
     """Return the weights of experts first..last; the list may contain these experts only, or all experts."""
     count = last - first + 1
     if len(weights) != count and len(weights) <= last:
-        raise ValueError(f"{name} holds {len(weights)} experts; experts {first} to {last} need {count}")
+        raise ValueError(f"{name} holds {len(weights)} experts, but experts {first} to {last} need {count} weights")
     return weights if len(weights) == count else weights[first : last + 1]
 
 

@@ -47,7 +47,7 @@ def apply_rotary_pos_emb(
         cos, sin = (_at(table, position_ids) for table in (cos, sin))
     elif mode is RotaryPosEmbeddingMode.BLOCKWISE:
         if cos.size(0) > 1 and offset + p.size(0) > cos.size(0):
-            raise ValueError(f"{p.size(0)} tokens from offset {offset} on need more than {cos.size(0)} rows of tables")
+            raise ValueError(f"{p.size(0)} tokens from offset {offset} on need more than the {cos.size(0)} rows of cos")
         cos, sin = (table[offset : offset + p.size(0)] for table in (cos, sin))
     wide = torch.float32 in (cos.dtype, sin.dtype)
     dtype = torch.promote_types(p.dtype, torch.float32) if wide else p.dtype

@@ -1,4 +1,4 @@
-"""Imports torch.profiler, or says how to install it, and finds what it can record on this machine."""
+"""Imports torch.profiler (or says how to install PyTorch), and finds what it can record on this machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The thread to which a recording belongs. PyTorch's profiler can only be stopped by the thread that started it. If
-another thread stops it, or if that thread ends first, the process crashes with a segmentation fault.
+another thread stops it, or if the thread that started it ends first, the process crashes with a segmentation fault.
 """
 
 from __future__ import annotations

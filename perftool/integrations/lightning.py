@@ -37,8 +37,8 @@ class HPUProfiler(_PyTorchProfiler):
     """Records a few steps of a Trainer on host and device, and reports at the end what slows them down.
 
     Use it as ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler; by default it records the host and
-    every device of this machine. Every rank saves its trace in ``dirpath``; the trace's name contains ``filename``. The
-    default is the Trainer's log directory or, if it has none, ``hpu_profile``. Record your own actions with ``with
+    every device of this machine. Every rank saves its trace in ``dirpath``, by default in the Trainer's log directory
+    or, if it has none, in ``hpu_profile``. The trace's name contains ``filename``. Record your own actions with ``with
     profiler.profile("name"):``, or ``start`` and ``stop``. ``report=False`` prints no report at the end. Other
     arguments are as for PyTorchProfiler and torch.profiler.profile.
 

@@ -23,8 +23,8 @@ UNREAD = "not read"
 # The kind of issue for results of a benchmark client, or pages of a server, that are not used because other results or
 # pages are used instead.
 UNUSED = "not used"
-# Issues without loss of events: repairs, notes, and events that the start or end of the recording truncated. ``diff``
-# and ``trend`` do not judge a run with any other issue.
+# Issues without loss of events: repairs, notes, and events truncated at the start or end of the recording. ``diff`` and
+# ``trend`` do not judge a run with any other issue.
 _NOTHING_LOST = (
     "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
     "unmatched begins", "begin without end", "end without begin", "rank taken", "rank assumed", "copy",

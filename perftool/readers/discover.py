@@ -202,7 +202,7 @@ def find_inputs(
     left_out = (*(file for one in chosen_by for file in one.others), *(file for file in traces if file not in read))
     given = zip((*paths, *texts), (*expanded, *of_texts), strict=True)
     itself = frozenset(chain(*(one.files for path, one in given if path in one.files or _is_no_folder(path))))
-    # With --run, the user has left the files of other recordings out.
+    # With --run, the user excludes the files of other recordings.
     elsewhere = {file for found in expanded for file in found.elsewhere} if run is not None else set()
     archives = [file for file in archives if file not in elsewhere or file in itself]
     unread_archives = tuple(_unread_archives(archives, chosen, itself))
@@ -239,7 +239,7 @@ def _is_archive(path: str) -> bool:
 def _unread_archives(archives: Iterable[str], traces: Sequence[str], named: Collection[str]) -> Iterator[Doubt]:
     """Doubts about ``archives`` whose host calls are not read, although none of the ``traces`` has their rank.
 
-    If ``traces`` are all ranks of a run, only an archive that the user ``named`` may be of this run.
+    If ``traces`` are all ranks of a run, only an archive that the user ``named`` may belong to this run.
     """
     known = list(map(identify, traces))
     ranks = {own.rank for own in known} - {None}
@@ -247,7 +247,7 @@ def _unread_archives(archives: Iterable[str], traces: Sequence[str], named: Coll
     unstated = sum(own.rank is None for own in known)
     is_complete = all(own.world_size == len(traces) for own in known)
     stated = {archive: host_trace_rank(archive) for archive in archives}
-    # Each trace may be of the process of one archive that does not state its rank.
+    # Each trace may come from the same process as one archive that does not state its rank.
     free = len(traces) - len({rank for rank in stated.values() if rank is not None})
     for archive, rank in stated.items():
         if rank is None:
@@ -258,7 +258,7 @@ def _unread_archives(archives: Iterable[str], traces: Sequence[str], named: Coll
             ranks.add(rank)
         if not is_known and (archive in named or not is_complete):
             of = "" if rank is None else f" (rank {rank})"
-            yield Doubt(archive, f"its calls of the host{of} {_WITHOUT_TRACES}", _SEPARATE)
+            yield Doubt(archive, f"its host calls{of} {_WITHOUT_TRACES}", _SEPARATE)
 
 
 def is_part(path: str) -> bool:
@@ -371,7 +371,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         *(Doubt(file, _UNCLEAR, LEAVE_OUT) for file in sorted(unclear)),
     ]
     if wanted.run is not None:
-        # The user has left the other recordings out.
+        # The user excluded the other recordings.
         parts = [file for file in parts if not is_elsewhere(file)]
     unread_parts = tuple(filter(wanted.allows, parts))
     chosen = (*picked.files, *remaining)
@@ -452,8 +452,8 @@ def _is_trace(path: str) -> bool:
 
 
 def _profiler_csvs(everything: Iterable[Path], wanted: Wanted) -> tuple[list[str], dict[str, str]]:
-    """The profiler's tables among the files of a folder. For each file with a similar name that is not such a table,
-    also the reason why not."""
+    """The profiler's tables among the files of a folder, and for each other file with a similar name, the reason
+    why it is not such a table."""
     named = [file for file in everything if _TABLE_NAME.search(file.name) and wanted.allows(str(file))]
     tables = sorted(
         str(file)

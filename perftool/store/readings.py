@@ -58,8 +58,8 @@ def read_text(path: str) -> Reading:
 
 
 def with_unused_noted(readings: Sequence[Reading], local: Collection[str]) -> list[Reading]:
-    """Note in ``readings`` which results of a benchmark client and pages of a server are not used, and whether no
-    request of the result that counts succeeded.
+    """Note in ``readings`` which results of a benchmark client and which pages of a server are not used, and
+    whether all requests of the chosen result failed.
 
     ``local`` are the paths of files on this machine.
     """
@@ -99,7 +99,7 @@ def _with_count(record: CompilationRecord, count: int) -> CompilationRecord:
 
 
 def _with_fewer(reading: LogReading, records: Sequence[CompilationRecord], lost: int) -> LogReading:
-    text = f"{lost:,} compilations are left out: lines that count several add at most {_MOST_EXTRA_ROWS:,} rows"
+    text = f"{lost:,} compilations are left out: lines that report several add at most {_MOST_EXTRA_ROWS:,} rows"
     issue = ImportIssue("too many compilations", min(lost, _MOST_COUNTED), text)
     return replace(reading, compilations=tuple(records), issues=(*reading.issues, issue))
 

@@ -172,7 +172,8 @@ CREATE MACRO without_text(predicted, step, estimate, steps) AS
 -- A clause that states how many of the steps are affected, and how regularly.
 CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END
-    || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;
+    || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd'
+            WHEN every > 20 THEN ', every ' || every || ' steps' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;
 
 -- Converts the data type of a node from Gaudi's name to the one in devices.toml; NULL for other types.
 CREATE MACRO node_dtype(dtype) AS

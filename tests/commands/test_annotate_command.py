@@ -326,7 +326,7 @@ def test_no_browser_gives_one_sentence(
         serve.serve_once(tmp_path / "x.json", DRAWN, port := free_port())
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):",
+        f"Open this in a browser on this machine (or forward port {port} to the browser's machine):",
         serve.ui_address("x.json", DRAWN, port),
     ]
 

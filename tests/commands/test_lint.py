@@ -356,17 +356,17 @@ def test_a_gate_needs_the_host_calls_of_all_ranks(
     for name, stated in archives.items():
         archive(name, stated)
     assert run("lint", *named, "--select", "GAP101") == (2 if doubt else 0)
-    assert (f"habana_perf_tool: {doubt}: its calls of the host" in run.err) == bool(doubt)
+    assert (f"habana_perf_tool: {doubt}: its host calls" in run.err) == bool(doubt)
 
 
 def test_a_note_names_an_archive_whose_host_calls_are_not_read(run: Run) -> None:
     trace("rank0.json", document([x("aten::mm", 1.7e15, 5)], distributedInfo={"rank": 0, "world_size": 2}).decode())
     archive("rank1.hltv", None)
     assert run("analyze", "rank0.json", "rank1.hltv") == 0
-    note = "rank1.hltv: its calls of the host (rank 1) are not read: they are used only if there are no traces"
+    note = "rank1.hltv: its host calls (rank 1) are not read: they are used only if there are no traces"
     assert (run.err.splitlines()[0], "left out" in run.err) == (note, False)
     assert run("diff", "rank0.json", ".", "--fail-if", "slower:5%") == 2
-    assert "rank1.hltv: its calls of the host (rank 1) are not read" in run.err
+    assert "rank1.hltv: its host calls (rank 1) are not read" in run.err
 
 
 def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
@@ -376,8 +376,9 @@ def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
         trace(f"folder/vllm-infqps-m-2026010{day}-010101.json", json.dumps(result))
     first, second = sorted(map(str, Path("folder").iterdir()))
     sentence = (
-        f"habana_perf_tool: {second}: a result of 990 requests is not used: that of 1,000 requests in {first} counts; "
-        "a gate does not skip results by itself, so check it in a separate call, or exclude it with --exclude\n"
+        f"habana_perf_tool: {second}: a result of 990 requests is not used, because that of 1,000 requests in {first} "
+        "is used; a gate does not skip results by itself, so check it in a separate call, or exclude it with "
+        "--exclude\n"
     )
     for named in (["folder"], [first, second], ["folder/*.json"]):
         assert run("lint", *named, "--budget", "ttft_ms<=60") == 2
@@ -398,9 +399,7 @@ def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
                  f"vllm:generation_tokens_created {started}"]  # fmt: skip
         trace(f"folder/metrics_{name}.txt", "\n".join([*lines, ""]))
     assert run("lint", "folder", "--select", "SRV202") == 2
-    assert run.err.startswith(
-        "habana_perf_tool: folder/metrics_after.txt: a page of another server, or of one that was"
-    )
+    assert run.err.startswith("habana_perf_tool: folder/metrics_after.txt: a page of another server, or of another run")
     assert run("lint", "folder/metrics_after.txt", "--select", "SRV202") == 0
 
 
@@ -408,7 +407,7 @@ def test_a_damaged_archive_of_another_rank_may_contain_host_calls(run: Run) -> N
     trace("rank0.json", document([x("aten::mm", 1.7e15, 5)], distributedInfo={"rank": 0, "world_size": 2}).decode())
     Path("rank1.hltv").write_bytes(b"\x1f\x8bdamaged")
     assert run("lint", ".", "--select", "GAP101") == 2
-    assert "rank1.hltv: its calls of the host (rank 1) are not read" in run.err
+    assert "rank1.hltv: its host calls (rank 1) are not read" in run.err
 
 
 def recording(path: str, at: float, pid: int, *, rank: int | None = None, events: int = 20) -> str:
@@ -554,7 +553,7 @@ def test_with_a_chosen_recording_a_gate_needs_the_host_calls_of_its_ranks(run: R
         archive(f"folder/{night}/rank1.hltv", 1)
     for inputs in (["folder", "--run", "after"], ["folder/after", "--run", "newest"]):
         assert run("lint", *inputs, "--select", "GAP101") == 2
-        assert "after/rank1.hltv: its calls of the host (rank 1) are not read" in run.err
+        assert "after/rank1.hltv: its host calls (rank 1) are not read" in run.err
         assert "before/rank1.hltv: its calls" not in run.err
 
 

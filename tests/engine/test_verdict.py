@@ -390,7 +390,7 @@ def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path
     assert gain.share_of_step == pytest.approx(0.4, abs=0.02)
     sentence = (
         "Step 2 takes 40.0 ms instead of 10.0 ms: it alone calls draw (plot.py:7), which takes 29.0 ms. "
-        "5 steps do not show how often that recurs, so gains leave it out."
+        "5 steps do not show how often that recurs, so gains do not include it."
     )
     assert sentence in report.verdict.caveats
     assert not any(found.gain for found in report.findings if found.code == "STP101")

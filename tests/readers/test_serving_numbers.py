@@ -150,7 +150,7 @@ def test_a_result_that_is_not_used_may_be_the_one_that_counts(results: list[Clie
         Served("b.json", LogReading(results=(_result(2, 9), _result(48, 1.25))), None),
     ]
     shown = f"{results[-1].requests:.0f} requests"
-    clause = f"a result of {shown} is not used: that of 48 requests in b.json counts"
+    clause = f"a result of {shown} is not used, because that of 48 requests in b.json is used"
     assert unused(files) == [[clause] if doubt else [], []]
 
 
@@ -170,7 +170,7 @@ def test_a_page_that_is_not_used_may_be_the_one_that_counts(
     pages = [MetricsPage(started, {"output_tokens": 10}), MetricsPage(of_last, {"output_tokens": 30})]
     saved = [None if saved_s is None else int(saved_s * 1e9), 10_000_000_000]
     files = [Served(f"{at}.txt", LogReading(pages=(page,)), saved[at]) for at, page in enumerate(pages)]
-    clause = "a page of another server, or of one that was restarted, is not used: that in 1.txt counts"
+    clause = "a page of another server, or of another run, is not used, because that in 1.txt is used"
     assert unused(files) == [[clause] if doubt else [], []]
 
 

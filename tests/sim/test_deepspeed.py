@@ -169,7 +169,7 @@ def test_inference_computes_what_the_model_does(done: tuple[Run, dict[str, Any]]
 def test_limits_of_the_guide_and_omissions_are_reported(done: tuple[Run, dict[str, Any]]) -> None:
     assert [note for note in done[0].done.notes if note.startswith("DeepSpeed")] == [
         "DeepSpeed: Gaudi's documentation does not list ZeRO stage 3 as supported on Gaudi 2",
-        "DeepSpeed: the script asks for 4 cards, but the run simulates 1: no shards for the others",
+        "DeepSpeed: the script asks for 4 cards, but the run simulates 1, so the others have no shards",
     ]
 
 

@@ -55,8 +55,9 @@ TRACES = Path(os.environ.get("PERFTOOL_TRACES", DOCS.parents[1] / "shared" / "tr
 def tables_page() -> str:
     """Every public table with its columns."""
     intro = (
-        "# Tables\n\nA trace becomes these tables. Query them with `habana_perf_tool query PATH SQL` (in DuckDB's\n"
-        "SQL), or get DataFrames with `perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are\n"
+        "# Tables\n\nThe program derives these tables from a trace. Query them with\n"
+        "`habana_perf_tool query PATH SQL` (in DuckDB's SQL), or get DataFrames with\n"
+        "`perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are\n"
         'integer nanoseconds as in the file; `end` is a keyword of SQL and needs quotes: `"end"`. A missing\n'
         "value is NULL.\n\nThe table `raw` contains every event of the file, of any phase: `rank`, `ph`, `cat`,\n"
         "`name`, `pid`, `tid`, `ts`, `dur` (ns), `id`, `args` (JSON). The `id` of a slice is the `rowid` of its event\n"

@@ -59,7 +59,7 @@ def parameters(shapes: Sequence[Shape], setting: Setting) -> list[nn.Parameter]:
 
 
 def layered_network(setting: Setting, layers: int = 8) -> nn.Module:
-    """A network whose step is dominated by its many small weights."""
+    """A network whose many small weights dominate its step time."""
     torch.manual_seed(setting.seed)
     blocks = [nn.Sequential(nn.LayerNorm(_WIDTH), nn.Linear(_WIDTH, _WIDTH), nn.Tanh()) for _ in range(layers)]
     return nn.Sequential(*blocks).to(setting.device)

@@ -196,7 +196,7 @@ def _changes(
 
 
 def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float) -> tuple[OpChange, ...]:
-    """The modules whose own time differs by at least ``floor`` ns per step; none if the runs have no module in common.
+    """The modules whose self time differs by at least ``floor`` ns per step; none if the runs have no module in common.
 
     A recording without stacks has no modules. ``floor`` also applies to modules that appeared or vanished, because
     reports do not list short modules.

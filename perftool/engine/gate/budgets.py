@@ -59,7 +59,7 @@ def budget_option(text: str, origin: str = "--budget") -> BudgetText:
 
 
 def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[MetricKind]) -> tuple[Budget, ...]:
-    """Parse ``texts`` into budgets. A number alone is a maximum, but only for metrics of which less is better. Raise
+    """Parse ``texts`` into budgets. A number alone is a maximum, but only for metrics where lower is better. Raise
     SettingsError for any other limit without a comparison, a malformed limit or an unknown metric."""
     better = {metric.name: metric.better for metric in metrics}
     budgets = []

@@ -87,7 +87,7 @@ def require_one_recording(store: TraceStore, what: str) -> None:
     if len(store.metadata) < 2:
         return
     store.build(["windows"])
-    # The times of a rank without an origin are absolute, or its clock has no date.
+    # If a rank's trace states no origin, its times are absolute, or its clock has no date.
     origins = {rank: store.base_ns if base_time(metadata) else 0 for rank, metadata in store.metadata.items()}
     rows = store.select("SELECT rank, ts FROM windows")
     known = ((row["ts"] + origins.get(row["rank"], 0), row["rank"]) for row in rows)

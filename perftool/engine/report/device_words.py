@@ -24,7 +24,7 @@ _BUSY = 0.20
 _NEAR_BEST = 0.80
 # A part with a larger share is treated as all of the work.
 _NEARLY_ALL = 0.9
-# Two sums of shares are equal if they differ by less than this factor.
+# Two sums of shares count as equal if they differ by less than this factor.
 _ALL = 1.001
 # Parts with a smaller share of the work are not named.
 _WEIGHTY = 0.05

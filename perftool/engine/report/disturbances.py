@@ -13,7 +13,7 @@ SELECT l.overload_ns, l.overload_ns / l.wall_ns AS share, m.stolen_ns / m.cores 
 FROM machine_loads AS l JOIN machines AS m USING (rank)
 WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT l.overloaded AND l.overload_ns > $weighty * l.wall_ns
 """
-# A process that grows by less, or for which the system works less, is not slowed down much.
+# A process that grows by less, or that spends a smaller share of its CPU time in the system, is not slowed down much.
 _GROWTH_BYTES, _SYSTEM_SHARE = 1 << 30, 0.25
 # The system's share of the CPU time must be this many times its share in the steps before the recording.
 _TIMES = 2
@@ -60,8 +60,8 @@ def growing_sentence(store: TraceStore) -> str:
 
 
 def lengthening_sentence(store: TraceStore) -> str:
-    """A sentence about recorded steps of the first rank that took more CPU time than earlier ones; empty if they hardly
-    did, or if no earlier step was measured.
+    """A sentence about recorded steps of the first rank that took more CPU time than earlier ones; empty if the
+    difference is small, or if no earlier step was measured.
 
     The profiler takes time for each event, and it keeps memory. So in a step that is not recorded, work with few events
     may take a larger share.

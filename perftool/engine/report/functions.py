@@ -98,7 +98,7 @@ def one_off_sentence(store: TraceStore) -> str:
     return (
         f"Step {row['step']} takes {format_ns(row['step_ns'])} instead of {format_ns(row['median_ns'])}: it alone "
         f"calls {cut_name(row['function'])} ({place_text(row['file'], row['line'])}), which takes "
-        f"{format_ns(row['ns'])}. {row['steps']} steps do not show how often that recurs, so gains leave it out."
+        f"{format_ns(row['ns'])}. {row['steps']} steps do not show how often that recurs, so gains do not include it."
     )
 
 

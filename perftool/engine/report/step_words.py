@@ -23,7 +23,7 @@ _PHASES = {
     "startup": "start-up", "warmup": "warm-up", "capture": "the capture of graphs",
     "profiler": "the profiler's own work", "checkpoint": "saving checkpoints", "evaluation": "evaluation",
 }  # fmt: skip
-# The profiler's notation of a Python function.
+# The profiler's notation for a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
 # If start-up, checkpoints and similar phases take at least this share, the recording hardly shows the steady state.
 _NEARLY_ALL = 0.9

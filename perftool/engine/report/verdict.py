@@ -54,7 +54,7 @@ _ADVICE = {
 }
 # Causes for which the program's annotation is mentioned, because they do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
-# The cause of time when the thread either ran Python or waited for a core. The recording does not show which.
+# The cause named if the thread either ran Python or waited for a core, and the recording does not show which.
 _NO_CORE = "no_core"
 # The causes that occur only in one phase, and that phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
@@ -281,7 +281,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     # For a rule about many ops, the evidence contains a clause about the op.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
-    # If the fix is to do some work less often, its time is spent rather than lost.
+    # If the fix is to do some work less often, the time of that work is spent rather than lost.
     if (spent_on := first.evidence.get("spent_on")) and first.whole_gain:
         spent = f"{format_ratio(first.whole_gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
         return f"{spent} goes to {spent_on}."

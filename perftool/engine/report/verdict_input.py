@@ -29,7 +29,7 @@ class OnCpu:
     ``one_off``: a sentence about a long call that only one of a few steps makes.
     ``waiting``, ``growing``: sentences about a thread that waited for a core, and about a process that grew.
     ``lengthened``: a sentence about recorded steps that took more CPU time than earlier ones.
-    ``spread``: how far the lengths of steps spread, and why.
+    ``spread``: how much the lengths of steps vary, and why.
     """
 
     enclosing: str = ""

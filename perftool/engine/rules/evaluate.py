@@ -64,8 +64,8 @@ class Outcome:
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
-    """Run ``rules`` on ``store``. A rule that fails becomes a finding of ``crash_rule``. Raise QueryError if
-    ``crash_rule`` is None."""
+    """Run ``rules`` on ``store``. A rule that fails becomes a finding of ``crash_rule``; if that is None, raise
+    QueryError instead."""
     with_queries = [rule for rule in rules if rule.sql is not None]
     answers, models = predicted(
         store, with_queries, ask_all(store, with_queries, context), context, len(store.metadata)

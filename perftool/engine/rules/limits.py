@@ -78,9 +78,9 @@ def unsteady(store: TraceStore, rank: int) -> str | None:
 
 # Steps that took this many times the CPU time of earlier ones do not show what a fix gains in other steps.
 _LENGTHENED = 1.25
-# The profiler makes no step so many times as long, so the earlier ones were other steps, such as the end of an epoch.
+# The profiler never makes steps this many times as long, so the earlier steps did other work, such as ending an epoch.
 _OTHER_WORK = 3
-# Steps that differ as much from each other as from the earlier ones may just have other inputs.
+# Steps that differ as much from each other as from the earlier ones may just have different inputs.
 _CPU_TIMES = """
 SELECT p.process_ns / p.steps AS recorded_ns, q.process_ns / q.steps AS earlier_ns, q.steps AS earlier_steps
 FROM memory_faults AS p JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
@@ -102,14 +102,14 @@ class CpuTimes:
 
     @property
     def more(self) -> str:
-        """By how much longer the recorded steps took, as text."""
+        """How much more CPU time the recorded steps took, as text."""
         return format_ratio(self.recorded_ns / self.earlier_ns - 1)
 
 
 def cpu_times(store: TraceStore, rank: int, least: float) -> CpuTimes | None:
     """The CPU times of the steps of ``rank``, if the recorded steps took more than ``least`` times as much as earlier
     steps, and differ less from each other; otherwise None. It is also None if no earlier step was measured, or if the
-    earlier ones were so short that they did other work."""
+    earlier steps were so short that they must have done other work."""
     store.build(["memory_faults", "steps"])
     rows = store.select(_CPU_TIMES, {"rank": rank, "least": least, "other_work": _OTHER_WORK})
     return CpuTimes(**rows[0]) if rows else None

@@ -76,7 +76,7 @@ def load_pack(folder: Path) -> list[Rule]:
 
 def pack_files(folder: Path) -> list[Path]:
     """The rule files in ``folder`` and its subfolders, sorted. Raises RuleError if there are too many, if they are too
-    large, and if a subfolder cannot be read."""
+    large, or if a subfolder cannot be read."""
     # The test cases of a pack may be in a subfolder.
     named = (path for path in toml_files(folder) if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))

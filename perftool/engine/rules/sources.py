@@ -175,7 +175,7 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
     around = _around(ran, begins, ends, whole)
     if around is None:
         return lines
-    # If the lines of calls are unknown, the own time of a function is also placed at the function's line.
+    # If the lines of calls are unknown, the self time of a function is also placed at the function's line.
     others = [one for one in lines if any(one[key] != around[key] for key in ("file", "line", "function"))]
     return around, *others[: MOST_SOURCES - 1]
 
@@ -213,8 +213,8 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
 
 
 def _common_caller(ran: FeedingLines, spent: Int64s, whole: int) -> int:
-    """The index, in the tree, of the innermost function that contains the heaviest functions: those with the most own
-    time, until they add up to most of ``whole``. The index is -1 if there is no such function. ``spent`` is the own
+    """The index, in the tree, of the innermost function that contains the heaviest functions: those with the most self
+    time, until they add up to most of ``whole``. The index is -1 if there is no such function. ``spent`` is the self
     time of each function in ns.
     """
     import numpy as np

@@ -169,9 +169,8 @@ class _Code:
 def _own_code(store: TraceStore, rank: int, windows: Sequence[_Window]) -> _Code:
     """The calls and lines that count as the user's code on the tracks of ``rank``.
 
-    The user's own code may be too coarse to show where the time goes: there is none, or one line takes nearly all of
-    the time. In that case, the package that it calls counts as well. If that is still too coarse, all installed
-    packages count.
+    The user's own code may not show where the time goes: there is none, or one line takes nearly all of the time. In
+    that case, the package that it calls counts as well. If that does not show it either, all installed packages count.
     """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()

@@ -252,7 +252,7 @@ class _WithUnseen(OrderedDict[int, Any]):
         return other | self.copy()
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # As of an OrderedDict, so that a pickled module has the same bytes.
+        # Pickle as an OrderedDict, so that a pickled module has the same bytes as without this class.
         return OrderedDict, (), None, None, iter(super().items())
 
     def __deepcopy__(self, memo: Any) -> OrderedDict[int, Any]:

@@ -21,8 +21,8 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
-# Name patterns of metrics pages and benchmark results. Many programs write a metrics.json of their own, so that name
-# does not show that a file must be recognised.
+# Name patterns of metrics pages and benchmark results. Many programs write their own metrics.json, so that name is
+# not in the list.
 _MEASUREMENTS = (
     "*metrics*.txt", "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
 )  # fmt: skip

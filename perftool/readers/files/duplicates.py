@@ -14,11 +14,11 @@ from perftool.readers.files.stream import reads_once
 from perftool.readers.identity import Identity, identify
 from perftool.units import NS_PER_S
 
-# Two recordings with the same process ID are of one process only if they start within this time of each other. A
+# Two recordings with the same process ID come from one process only if they start within this time of each other. A
 # profiler's schedule repeats within hours, but the system may reuse the process ID later.
 _ONE_RUN_NS = 6 * 3600 * NS_PER_S
 # A trace smaller than this share of another trace of the same process was cut off. All recordings of a process have the
-# same number of steps, unless the program ends during the last one.
+# same number of steps, unless the program ends during the last recording.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
 # Each trace is compared with at most this many earlier traces of its process, so that the total time is linear.

@@ -40,7 +40,7 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # The ranks of a run start recording within this time, including differences between their clocks.
 APART_NS = 600 * NS_PER_S
-# A recording that is dated later than this from now has a wrong date.
+# A recording that is dated more than this far in the future has a wrong date.
 _FUTURE_NS = 24 * 3600 * NS_PER_S
 # The name that selects the newest run.
 NEWEST = "newest"
@@ -270,7 +270,8 @@ def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
     # Without a world size, only other recordings show which ranks there are.
     if chosen.world_size is None and any(chosen.ranks < run.ranks for run in runs):
         return "the newest recording has fewer ranks than another one"
-    # A wrong clock would make the same recording the newest one for ever. Names may contain the time of another zone.
+    # A wrong clock would make the same recording the newest one for ever. Names may contain times in another time
+    # zone.
     if chosen.saved_ns > time.time_ns() + _FUTURE_NS:
         return "the newest recording is dated in the future"
     return None
@@ -289,7 +290,7 @@ def require_one_run(traces: Sequence[str]) -> None:
     runs = list_runs([trace for trace in traces if identify(trace).readable])
     if len(runs) < 2:
         return
-    ways = "pick one with --run NAME, analyse --each trace, or join them with --as-one-run"
+    ways = "pick one with --run NAME, analyse each trace with --each, or join them with --as-one-run"
     raise InputError(f"these {len(traces)} traces belong to {len(runs)} runs; {ways}:", *_listed(runs))
 
 

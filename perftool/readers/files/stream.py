@@ -53,7 +53,7 @@ CODECS = (
     _Codec("gzip", (b"\x1f\x8b",), lambda: zlib.decompressobj(wbits=31), zlib.error),
     _Codec(
         "zstd",
-        # A frame, or a skippable frame, such as pzstd writes before each frame.
+        # A frame, or a skippable frame, which pzstd writes before each frame.
         (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind,)) + b"\x2a\x4d\x18" for kind in range(16))),
         lambda: zstandard.ZstdDecompressor().decompressobj(),
         zstandard.ZstdError,

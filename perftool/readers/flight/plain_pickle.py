@@ -161,7 +161,7 @@ class _Machine:
     def _fill(self, into: _Made, items: list[_Made], kind: type[list[Any]] | type[dict[Any, Any]]) -> None:
         value = into.value
         if not isinstance(value, kind):
-            raise ValueError(f"items for a {kind.__name__}")
+            raise ValueError(f"items are added to something other than a {kind.__name__}")
         if into.frozen:
             raise _Refused("contains self-referential values")
         self._measure(into, items)

@@ -45,7 +45,7 @@ _MOST_GLOBAL, _LONGEST_GLOBAL = 16, 1000
 # Before Python 3.11.10 and 3.12.6, tarfile takes time quadratic in the length of an extended header. So the sum of the
 # squared lengths is limited; 20,000 headers of 150 bytes fit.
 _MOST_STEPS = 500_000_000
-# This byte in the header of a sparse file says whether blocks with more of its list follow.
+# This byte in the header of a sparse file says whether its list of blocks continues after the header.
 _MORE_BLOCKS = 482
 _EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 # At most this many damaged members are reported one by one; the rest are counted.
@@ -180,7 +180,7 @@ class _Members:
             raise InputError(f"{self._path}: the archive is damaged or truncated ({error})") from None
         entries = archive.infolist()
         if stated != len(entries):
-            # zipfile does not compare the two.
+            # zipfile does not check the stated number.
             self.issues.append(
                 ImportIssue(
                     "damaged archive",

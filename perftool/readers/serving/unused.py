@@ -46,7 +46,7 @@ def _results(files: Sequence[Served]) -> Iterator[list[str]]:
         # The results in a file are in the order of their runs.
         left = results[used[-1] + 1 :] if used else results
         clauses = [
-            f"a result of {_requests(one)} is not used: that of {_requests(chosen)} in {of_chosen.path} counts"
+            f"a result of {_requests(one)} is not used, because that of {_requests(chosen)} in {of_chosen.path} is used"
             for one in left
         ]
         yield clauses[:1]
@@ -57,7 +57,7 @@ def _requests(result: ClientResult) -> str:
 
 
 def _is_copy(one: ClientResult, chosen: ClientResult) -> bool:
-    """Whether two results are of the same run, one of them perhaps printed."""
+    """Whether two results come from the same run. One of them may be printed, with rounded numbers."""
     first, second = ({(each.name, each.statistic): each.value for each in result.numbers} for result in (one, chosen))
     shared = first.keys() & second.keys()
     tolerance = 0 if one.exact and chosen.exact else _ROUNDED
@@ -70,13 +70,13 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
     if last is None or of_last is None:
         yield from ([] for _ in files)
         return
-    clause = f"a page of another server, or of one that was restarted, is not used: that in {of_last.path} counts"
+    clause = f"a page of another server, or of another run, is not used, because that in {of_last.path} is used"
     for file in files:
         yield [clause] if any(_is_of_another(page, file, last, of_last) for page in file.reading.pages) else []
 
 
 def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: Served) -> bool:
-    """Whether ``page`` is of another server than ``last``, or from before or after a restart."""
+    """Whether ``page`` comes from a different server than ``last``, or from before or after a restart."""
     if page is last:
         return False
     if page.started != last.started:

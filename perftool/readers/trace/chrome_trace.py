@@ -156,8 +156,9 @@ class ChromeTrace:
             text = f"{quantity(self.repeated_keys, one, many)} contents are uncertain"
             self.issues.append(ImportIssue("repeated keys", self.repeated_keys, text))
         if self.not_objects:
-            one, many = "element of the event array is not an object", "elements of the event array are not objects"
-            text = f"{quantity(self.not_objects, one, many)}: left out"
+            one = "element of the event array is not an object and was"
+            many = "elements of the event array are not objects and were"
+            text = f"{quantity(self.not_objects, one, many)} left out"
             self.issues.append(ImportIssue("unknown events", self.not_objects, text))
 
     def lost(self, chunk: Chunk, why: str) -> None:

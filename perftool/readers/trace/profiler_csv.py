@@ -1,7 +1,7 @@
 """Reads the CSV of the native Synapse profiler (``hl-prof-config --invoc csv``).
 
-A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can differ, because
-contexts without a name get the name of the hardware port. So an END is matched with the oldest open BEGIN, because
+A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names are not compared,
+because contexts without a name get the name of the hardware port. An END is matched with the oldest open BEGIN, because
 an engine works in order. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel TPC_SPU_START to
 TPC_SPU_START_TO_SPU_HALT; all other monitor points are INSTANT rows, which are not work. A COUNTER row samples a
 hardware counter (SPMU) of its engine.

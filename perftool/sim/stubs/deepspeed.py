@@ -103,7 +103,7 @@ def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], w
         "DeepSpeed: Gaudi's documentation lists tensor parallelism as supported only on Gaudi 2": (
             "tensor_parallel" in inference and device != "GAUDI2"
         ),
-        f"DeepSpeed: the script asks for {cards} cards, but the run simulates {world}: no shards for the others": (
+        f"DeepSpeed: the script asks for {cards} cards, but the run simulates {world}, so the others have no shards": (
             isinstance(cards, int) and cards > world
         ),
     }

@@ -151,7 +151,7 @@ def _parts(node: dict[str, Any], scope: _Scope) -> Iterator[tuple[Any, _Scope]]:
         yield entry, _Scope(places, place, scope)
     inside = _Scope(places, len(places), scope) if places else scope
     own = str(node.get("cte_name") or "").translate(_LOWER)
-    # DuckDB before 1.4 has nodes of materialized expressions, with the rest of the statement as their child.
+    # Before 1.4, DuckDB represents a materialised expression as a node whose child is the rest of the statement.
     within = {"RECURSIVE_CTE_NODE": "right", "CTE_NODE": "child"}.get(node.get("type", "")) if own else None
     for key, part in node.items():
         if key != "cte_map":

@@ -3,7 +3,7 @@
 -- maker: given
 -- column device: VARCHAR, device name in traces
 -- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), compute_units (SMs, CUs), the number of an engine's lanes (MME engines, TPC engines), matrix_clock (of Gaudi's MME), or the peak rate of a unit (matrix or vector) for a data type
--- column value: DOUBLE, the figure, in the unit of the column unit
+-- column value: DOUBLE, the figure, in the unit that the column unit states
 -- column unit: VARCHAR, bytes, bytes/s, count, Hz or FLOP/s
 -- column estimate: BOOLEAN, whether the figure is derived rather than published or measured
 -- column source: VARCHAR, where the figure comes from

@@ -1,8 +1,8 @@
 -- One row per kernel of a matmul or convolution on a device, inside the complete steps.
 --
 -- A kernel counts if the op that launched it is a matmul, a convolution or an RNN layer, if its name says so, or if it
--- runs on Gaudi's MME (each lane of the MME runs part of a kernel). Matmuls with a sparse matrix do not count. The dimensions are known for mm, addmm, bmm and
--- baddbmm with recorded shapes.
+-- runs on Gaudi's MME (each lane of the MME runs part of a kernel). Matmuls with a sparse matrix do not count. The
+-- dimensions are known for mm, addmm, bmm and baddbmm with recorded shapes.
 --
 -- needs: device_ops, ops, windows, _sparse_products
 -- empty without: device_ops.kind=kernel

@@ -1,4 +1,4 @@
--- The kernels of one step, in order, on the rank's lane with the most kernel time. Used by chains.
+-- The kernels of one step, in order, on the rank's lane with the most kernel time. Used by _chain_places.
 --
 -- The step is the first complete step, truncated after 50,000 kernels.
 --

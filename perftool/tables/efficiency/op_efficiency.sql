@@ -25,7 +25,7 @@
 -- column tbytes: DOUBLE, achieved TB/s
 -- column bound: VARCHAR, compute or memory, whichever takes longer at the device's peak; NULL where the peak is unknown
 -- column roofline_ratio: DOUBLE, time at the device's peak / kernel_ns; NULL where the device or its rate is unknown
--- column kind: VARCHAR, op_kinds.kind, collective, generated (kernels of TorchInductor); NULL for others
+-- column kind: VARCHAR, op_kinds.kind, collective or generated (kernels of TorchInductor); NULL for others
 WITH merged AS (
     -- Floating-point sums need a fixed order to be reproducible.
     SELECT w.rank, w.name, w.source, w.input_dims, w.input_types,

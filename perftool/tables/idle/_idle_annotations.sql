@@ -12,8 +12,7 @@ WITH marked AS (
     SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1*') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND n.annotates AND len(n.roles) = 0
 ),
--- Each annotation and each cause is a bit of the mask. It has room for the causes and 30 annotations, so only the 30
--- annotations with the most time count.
+-- The mask has a bit for each cause and for 30 annotations, so only the 30 annotations with the most time count.
 longest AS (
     SELECT rank, name, (row_number() OVER (PARTITION BY rank ORDER BY sum("end" - ts) DESC, name) - 1)::INTEGER AS class
     FROM marked GROUP BY rank, name QUALIFY class < 30

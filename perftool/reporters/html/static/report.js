@@ -7,7 +7,7 @@
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   const remember = {
     get: () => { try { return localStorage.getItem("habana_perf_tool.theme"); } catch { return null; } },
-    set: (value) => { try { localStorage.setItem("habana_perf_tool.theme", value); } catch { /* not allowed: forget it */ } },
+    set: (value) => { try { localStorage.setItem("habana_perf_tool.theme", value); } catch { /* storage is blocked */ } },
   };
   const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
   const kept = remember.get();
