@@ -1,8 +1,8 @@
 -- One row per unit of device work, inside the complete steps, of an op whose speeds were measured after the recording.
 --
 -- The times in channels_last layout are NULL in two cases, in which a program may become slower in that layout: the run
--- often makes images contiguous or reshapes them, which restores the other layout, or it has images with one channel,
--- which have both layouts.
+-- often makes images contiguous or reshapes them (as instance norm does), which restores the other layout, or it has
+-- images with one channel, which have both layouts.
 --
 -- needs: op_speeds, ops, device_ops, windows
 -- empty without: op_speeds
@@ -27,13 +27,17 @@ starts AS (
 convolutions AS (
     SELECT rank, input_dims->>'$[0]' AS image, try_cast(image AS BIGINT[]) AS size FROM ops WHERE name = 'aten::convolution'
 ),
+-- Copies inside the backward passes of convolutions are oneDNN's own.
 restoring AS (
     SELECT o.rank, count(*) AS ops FROM ops AS o SEMI JOIN convolutions AS c ON c.rank = o.rank AND c.image = o.input_dims->>'$[0]'
-    WHERE o.name IN ('aten::clone', 'aten::reshape') GROUP BY o.rank
+    LEFT JOIN ops AS p ON p.id = o.parent LEFT JOIN ops AS g ON g.id = p.parent
+    WHERE o.name IN ('aten::clone', 'aten::reshape', 'aten::instance_norm')
+        AND NOT regexp_matches(coalesce(g.name, p.name, ''), 'convolution_backward|_conv2d_backward')
+    GROUP BY o.rank
 ),
 kept AS (
     SELECT c.rank FROM convolutions AS c LEFT JOIN restoring AS r USING (rank)
-    GROUP BY c.rank HAVING min(size[2]) > 1 AND coalesce(max(r.ops), 0) <= 0.35 * count(*)
+    GROUP BY c.rank HAVING min(size[2]) > 1 AND coalesce(max(r.ops), 0) <= 0.25 * count(*)
 )
 SELECT d.id, d.rank, s.name AS op_name, d.ts, d.dur, s.fp32_ns, s.bf16_ns,
        CASE WHEN k.rank IS NOT NULL THEN s.fp32_channels_last_ns END AS fp32_channels_last_ns,
