@@ -9,8 +9,8 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
-from threading import main_thread
 
+from perftool.integrations.record.leaving import exit_at_next_instruction
 from perftool.model.machine_memory import free_memory_mb
 from perftool.model.usage import resident_bytes
 
@@ -74,8 +74,7 @@ class Deadline:
                 # The main thread may not have left the callback yet.
                 time.sleep(_INTERVAL_S)
                 self._leaves = False
-                main = ctypes.c_ulong(main_thread().ident or 0)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(SystemExit))
+                exit_at_next_instruction()
             if self._closed:
                 return
             if self._reason():

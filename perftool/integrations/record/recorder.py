@@ -26,6 +26,7 @@ from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.modes import unseen_by_modes
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
+from perftool.integrations.record.leaving import Leaving
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
 from perftool.integrations.record.steps import Steps, is_traced
@@ -49,6 +50,8 @@ _IN_BACKWARD = (
     "batches as steps, or --steps-from forward to count calls of the model"
 )
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
+
+_FORCED = "after its recording, the program waited for something in vain, so `record` ended it without its exit handlers"
 
 
 def begin() -> None:
@@ -86,6 +89,7 @@ class Recorder:
         self._over = False
         self._unread_state: _UnreadState | None = None
         self._deadline: Deadline | None = None
+        self._leaving = Leaving(self._forced) if plan.stop_after else None
         self._stepped_ns = 0
         self._lengths_ns: tuple[int, ...] = ()
         self._why_early = ""
@@ -130,8 +134,8 @@ class Recorder:
             self._deadline.postpone(patience_s)
         if recorded >= self._plan.active:
             self._finish()
-            if self._plan.stop_after:
-                raise SystemExit(0)
+            if self._leaving is not None:
+                self._leaving.leave()
 
     def _patience_s(self) -> float:
         """How long the next step may take, in s."""
@@ -151,8 +155,9 @@ class Recorder:
         self._why_early = f"; it ended early, because {why}"
         with self._endings.resending(deadline.send):
             self._finish()
-        if self._plan.stop_after:
+        if self._leaving is not None:
             deadline.leave()
+            self._leaving.insist()
 
     def _estimate(self) -> str:
         """Estimate how long the recording will take, after its first step."""
@@ -254,6 +259,9 @@ class Recorder:
             earlier = "; to start earlier, lower --wait and --warmup" if self._plan.wait + self._plan.warmup else ""
             self._plan.note(Note("explained", text + earlier))
         self._finish()
+
+    def _forced(self) -> None:
+        self._plan.note(Note("explained", _FORCED))
 
     def _forked(self) -> None:
         if self._seen or self._over:
