@@ -249,6 +249,8 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     if stage == "recording":
         return f"nothing was recorded: {ending} while it was recording, and the trace in memory was lost"
     if stage == "ready":
+        if texts:
+            return f"nothing was recorded: {texts[0]}; {ending}"
         if code:
             whole = (
                 "; if one call to the optimizer runs the whole training, --steps-from forward counts calls to the model"

@@ -662,6 +662,164 @@ def test_steps_may_move_to_another_thread(
         assert len(recorded(tmp_path)) == steps, done.stderr
 
 
+STOPS = """
+import atexit, ctypes, multiprocessing, queue
+from perftool.integrations.record import leaving
+leaving._PATIENCE_S = 0.2
+atexit.register(print, "handlers ran")
+def wait(): queue.Queue().get()
+def child(): multiprocessing.get_context("fork").Process(target=wait).start()
+def stuck():
+    mutex = (ctypes.c_char * 128)()
+    while True:
+        ctypes.CDLL(None).pthread_mutex_lock(mutex)
+thread = threading.Thread(target=train, args=(10**9,))
+"""
+# What the program does while a thread trains without end, and whether its exit handlers run.
+WAITS = {
+    "for something": ("thread.start(); wait()", True),
+    "for the thread": ("thread.start()", True),
+    "for a child": ("child(); thread.start(); wait()", True),
+    "for another thread": ("threading.Thread(target=wait).start(); thread.start()", True),
+    "in native code": ("thread.start(); stuck()", False),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork and threads of Linux")
+@pytest.mark.parametrize(("body", "handlers"), WAITS.values(), ids=WAITS.keys())
+def test_stop_after_recording_ends_a_program_that_waits_while_a_thread_trains(
+    tmp_path: Path, body: str, handlers: bool
+) -> None:
+    done = run(tmp_path, f"{THREADS}{STOPS}{body}\n", "--stop-after-recording")
+
+    assert (done.returncode, done.stdout) == (0, "handlers ran\n" if handlers else ""), done.stderr
+    assert ("ended it without its exit handlers" in done.stderr) != handlers
+    assert len(recorded(tmp_path)) == 5
+
+
+ACTORS = """
+import os, threading, torch
+from torch import multiprocessing
+fork = multiprocessing.get_context("fork")
+model, sample = torch.nn.Linear(4, 4), torch.ones(2, 4)
+def train(steps):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        received.get()
+        model(sample).sum().backward(); optimizer.step()
+def act(calls, started):
+    with torch.no_grad():
+        for call in range(calls):
+            model(sample)
+            received.put(call)
+            if call == 0:
+                started.wait()
+received, started = fork.SimpleQueue(), fork.Event()
+"""
+LEARNER = """
+actor = fork.Process(target=act, args=(20, started))
+actor.start()
+received.get()
+made = torch.optim.SGD(model.parameters(), 0.1)
+started.set()
+learner = threading.Thread(target=train, args=(19,))
+learner.start(); learner.join()
+actor.join()
+print(actor.exitcode)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(("options", "printed"), [((), "0\n"), (("--stop-after-recording",), "")], ids=["all", "stop"])
+def test_actors_without_an_optimizer_are_not_recorded_beside_a_learner(
+    tmp_path: Path, options: tuple[str, ...], printed: str
+) -> None:
+    """The actors were recorded, and ended after that, so the learner waited for them for ever."""
+    done = run(tmp_path, ACTORS + LEARNER, *options)
+
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
+    assert recorded(tmp_path) == STEPS
+
+
+HELPER = """
+started.set()
+helper = fork.Process(target=act, args=(20, started))
+helper.start()
+print([received.get() for _ in range(20)][-1])
+helper.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_without_an_optimizer_is_recorded_and_runs_on(tmp_path: Path) -> None:
+    """Its parent waited for ever for the results of a child that had ended after its recording."""
+    done = run(tmp_path, ACTORS + HELPER, "--stop-after-recording")
+
+    assert (done.returncode, done.stdout) == (0, "19\n"), done.stderr
+    assert len(recorded(tmp_path)) == 5
+
+
+PARALLEL = """
+def rank(number):
+    for call in range(99):
+        received.put(call)
+    train(99)
+received = __import__("queue").Queue()
+ranks = [fork.Process(target=rank, args=(number,)) for number in range(2)]
+[one.start() for one in ranks]
+[one.join() for one in ranks]
+print([one.exitcode for one in ranks], "over")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_children_with_optimizers_of_their_own_are_recorded_and_end(tmp_path: Path) -> None:
+    done = run(tmp_path, ACTORS + PARALLEL, "--stop-after-recording")
+
+    assert (done.returncode, done.stdout) == (0, "[0, 0] over\n"), done.stderr
+    assert len(list(tmp_path.glob("perftool_record/*/*.pt.trace.json.gz"))) == 2
+
+
+LATE = """
+made = fork.Event()
+def other_trains():
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    made.set()
+    received.get()
+other = fork.Process(target=other_trains)
+for call in range(4):
+    model(sample)
+    if call == 1:
+        other.start(); made.wait()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(11):
+    model(sample).sum().backward(); optimizer.step()
+received.put(None); other.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_rank_that_creates_its_optimizer_later_than_others_is_recorded(tmp_path: Path) -> None:
+    """Its first calls of the model, which may only inspect it, had almost begun a recording."""
+    done = run(tmp_path, ACTORS + LATE)
+
+    assert done.returncode == 0, done.stderr
+    assert recorded(tmp_path) == STEPS
+
+
+def test_only_a_running_process_with_an_optimizer_hides_this_one(tmp_path: Path) -> None:
+    plan = Plan(str(tmp_path), str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in (str(ended.pid), "x", "9" * 30):
+        (tmp_path / f"{name}.optimizer").touch()
+    assert not plan.only_others_train()
+    (tmp_path / f"{os.getppid()}.optimizer").touch()
+    assert plan.only_others_train()
+    plan.optimizer_made()
+    assert not plan.only_others_train()
+
+
 @pytest.mark.parametrize(
     ("left", "code", "sentence"),
     [
@@ -673,6 +831,7 @@ def test_steps_may_move_to_another_thread(
             "before the end of its first step; if one call to the optimizer runs the whole training",
         ),
         ([Note("ready")], 0, "no step was found"),
+        ([Note("ready"), Note("ready", "x")], 130, "x; the program was killed by SIGINT"),
         ([Note("ready"), Note("recording")], 137, "the program was killed by SIGKILL while it was recording"),
         ([Note("stranger", "python cannot import the recorder (x)")], 0, "install habana_perf_tool for that Python"),
         ([Note("explained", "the recording failed (OSError: x)")], 0, "nothing was recorded: the recording failed"),

@@ -27,6 +27,8 @@ _HOOK = Path(__file__).parent / "hook"
 # has saved a trace.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
+# The end of the name of an empty file, which begins with the process that created an optimizer.
+_HAS_OPTIMIZER = ".optimizer"
 # Limits on the processes of a program and on the notes of a process, far above what occurs in practice.
 _MOST_FILES, _MOST_NOTES = 100_000, 100_000
 _LONGEST_FILE = 64 << 10
@@ -84,6 +86,20 @@ class Plan:
             if not whole and note.stage == "explained" and sys.stderr is not None:
                 sys.stderr.write(f"habana_perf_tool: {note.text}\n")
 
+    def optimizer_made(self) -> None:
+        """Tell the other processes of the program that this one has an optimizer."""
+        with suppress(OSError):
+            Path(self.notes, f"{os.getpid()}{_HAS_OPTIMIZER}").touch(mode=0o600)
+
+    def only_others_train(self) -> bool:
+        """Whether another process of the program has created an optimizer and still runs, and this one has created
+        none."""
+        with suppress(OSError):
+            files = islice(Path(self.notes).glob(f"*{_HAS_OPTIMIZER}"), _MOST_FILES)
+            found = {file.name.removesuffix(_HAS_OPTIMIZER) for file in files}
+            return str(os.getpid()) not in found and any(map(_is_running, found))
+        return False
+
     def notes_left(self) -> list[Note]:
         """Read the distinct notes of the program's processes, in the order of their files.
 
@@ -92,6 +108,18 @@ class Plan:
         files = sorted(islice(Path(self.notes).glob("*.json"), _MOST_FILES))
         lines = dict.fromkeys(islice(chain.from_iterable(map(_whole_lines, files)), _MOST_NOTES))
         return list(dict.fromkeys(filter(None, map(_note, lines))))
+
+
+def _is_running(process: str) -> bool:
+    """Whether the process with this number is running. On Windows, assume so: asking would end it."""
+    try:
+        if os.name == "posix":
+            os.kill(int(process), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def plan_here() -> Plan | None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.leaving import Leaving
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
-from perftool.integrations.record.steps import Steps, is_traced
+from perftool.integrations.record.steps import FirstOptimizer, Steps, is_traced
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 from perftool.units import NS_PER_MS, NS_PER_S, format_ns
@@ -51,7 +52,11 @@ _IN_BACKWARD = (
 )
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 
-_FORCED = "after its recording, the program waited for something in vain, so `record` ended it without its exit handlers"
+_OTHERS_TRAIN = (
+    "only another process of the program has an optimizer, and it took no step; --steps-from forward also counts calls "
+    "to a model in processes without an optimizer"
+)
+_FORCED = "after its recording, the program waited for ever, so `record` ended it without its exit handlers"
 
 
 def begin() -> None:
@@ -66,6 +71,7 @@ class Recorder:
     """Records ``plan.active`` steps of this process.
 
     A child that is forked before the first step records its own steps; a child that is forked later records nothing.
+    A process without an optimizer records nothing while another process of the program has one.
     Once the profiler runs, only the steps of its thread are counted, and the recording ends before that thread ends.
     """
 
@@ -75,10 +81,10 @@ class Recorder:
         self._profiler: torch_profiler.profile | None = None
         # The program did not choose this schedule, so PyTorch's advice on it does not concern the program.
         with warnings_ignored(message="Profiler won't be using warmup"):
-            planned: Schedule = torch_profiler.schedule(
+            self._planned: Schedule = torch_profiler.schedule(
                 wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1
             )
-        self._watch = Watch(planned)
+        self._watch = Watch(self._planned)
         self._endings = Endings(self._program_ended)
         self._home = HomeThread(self._program_ended)
         self._program_profilers = ProgramProfilers(plan)
@@ -94,7 +100,10 @@ class Recorder:
         self._lengths_ns: tuple[int, ...] = ()
         self._why_early = ""
         self._stop_for_other_profilers()
-        self._steps = Steps(plan.steps_from, self._step_ended)
+        self._is_child = parent_process() is not None
+        self._helps = False
+        self._steps = Steps(plan.steps_from, self._step_ended, self._only_others_train)
+        self._first_optimizer = FirstOptimizer(plan.optimizer_made)
         atexit.register(self._program_ended)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -108,8 +117,31 @@ class Recorder:
             return
         with self._endings.undisturbed():
             # Another thread may have started recording since the check above.
-            if not self._over and not self._is_elsewhere():
+            if self._over or self._is_elsewhere():
+                return
+            undecided = self._plan.steps_from == "auto" and not self._steps.are_of_optimizer and not self._began_ns
+            if undecided and self._only_others_train():
+                self._start_over()
+            else:
                 self._count()
+
+    def _only_others_train(self) -> bool:
+        found = self._plan.only_others_train()
+        if found and not self._helps:
+            self._helps = True
+            self._plan.note(Note("ready", _OTHERS_TRAIN))
+        return found
+
+    def _start_over(self) -> None:
+        """Forget the steps before a recording, and wait for the step of an optimizer."""
+        with self._guarded():
+            if self._profiler is not None:
+                self._profiler.stop()
+            self._profiler = None
+            self._seen = 0
+            self._watch = Watch(self._planned)
+            self._steps.wait_for_optimizer()
+            self._release()
 
     def _count(self) -> None:
         """Count a step of this thread, and record as planned."""
@@ -134,7 +166,7 @@ class Recorder:
             self._deadline.postpone(patience_s)
         if recorded >= self._plan.active:
             self._finish()
-            if self._leaving is not None:
+            if self._leaving is not None and self._may_leave():
                 self._leaving.leave()
 
     def _patience_s(self) -> float:
@@ -155,9 +187,14 @@ class Recorder:
         self._why_early = f"; it ended early, because {why}"
         with self._endings.resending(deadline.send):
             self._finish()
-        if self._leaving is not None:
+        if self._leaving is not None and self._may_leave():
             deadline.leave()
             self._leaving.insist()
+
+    def _may_leave(self) -> bool:
+        """Whether the program can do without this process. The parent of a child that only calls a model may wait for
+        its results for ever, or start another one."""
+        return self._steps.are_of_optimizer or not self._is_child
 
     def _estimate(self) -> str:
         """Estimate how long the recording will take, after its first step."""
@@ -240,9 +277,14 @@ class Recorder:
             self._deadline.close()
         with errors_become_warnings("the recorder could not remove its hooks"):
             self._steps.close()
-            self._endings.release()
-            if self._unread_state is not None:
-                self._unread_state.remove()
+            self._first_optimizer.remove()
+            self._release()
+
+    def _release(self) -> None:
+        """Undo what ``_start`` did besides starting the profiler."""
+        self._endings.release()
+        if self._unread_state is not None:
+            self._unread_state.remove()
 
     def _program_ended(self) -> None:
         if os.getpid() != self._owner or (self._over and self._profiler is None):
@@ -251,7 +293,7 @@ class Recorder:
             self._plan.note(Note("explained", _LOST))
         elif not self._seen and self._steps.in_backward:
             self._plan.note(Note("explained", _IN_BACKWARD))
-        elif self._seen <= self._plan.before < self._steps.batches:
+        elif self._seen <= self._plan.before < self._steps.batches and not self._helps:
             text = "no optimizer took a step; --steps-from loader counts each batch of a data loader as a step"
             self._plan.note(Note("explained", text))
         elif 0 < self._seen <= self._plan.before and not self._began_ns:
@@ -268,6 +310,7 @@ class Recorder:
             self._over = True
         else:
             self._owner = os.getpid()
+            self._is_child = True
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

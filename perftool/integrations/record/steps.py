@@ -2,6 +2,9 @@
 each batch fetched from a data loader starts a step once a module was called. If there is no loader either, each call
 of the module that ran first starts a step. If an optimizer steps after at most two such calls, the calls only
 inspected the module, and the optimizer's steps count.
+
+If only other processes of the program have an optimizer, this process helps them, as an actor of reinforcement
+learning does. Its batches and calls are then no steps.
 """
 
 from __future__ import annotations
@@ -40,11 +43,15 @@ _UNSEEN_ID = -1
 
 
 class Steps:
-    """Calls ``ended`` at the end of each step of the program, until ``close``."""
+    """Calls ``ended`` at the end of each step of the program, until ``close``. ``only_others_train`` tells whether
+    other processes of the program have an optimizer, and this one has none."""
 
-    def __init__(self, source: StepsFrom, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, source: StepsFrom, ended: Callable[[], None], only_others_train: Callable[[], bool] = lambda: False
+    ) -> None:
         self._source = source
         self._ended = ended
+        self._only_others_train = only_others_train
         self._leader: weakref.ref[Any] | None = None
         self._followers: set[int] = set()
         self._fetches = 0
@@ -70,6 +77,16 @@ class Steps:
         """The number of batches fetched from data loaders, or 0 if steps come from an optimizer or a module."""
         return self._fetches if self._source in ("auto", "loader") else 0
 
+    @property
+    def are_of_optimizer(self) -> bool:
+        """Whether an optimizer ends the steps, or steps inside the backward pass."""
+        return self._source == "optimizer" or self.in_backward
+
+    def wait_for_optimizer(self) -> None:
+        """Count no more calls of a module, and no batches while only other processes train."""
+        self._calls, self._source, self.called = 0, "auto", None
+        self._keep(self._handles[:1])
+
     def close(self) -> None:
         """Remove every hook."""
         for handle in self._handles:
@@ -82,12 +99,16 @@ class Steps:
         if self._source == "auto":
             self._source = source
             # The optimizer's hook comes first.
-            keep = self._handles[:1] if source in ("optimizer", "forward") else []
-            for handle in self._handles[len(keep) :]:
-                handle.remove()
-            self._handles = keep
+            self._keep(self._handles[:1])
             if source != "loader":
                 self._release_loaders()
+
+    def _keep(self, handles: list[Any]) -> None:
+        """Remove all hooks but ``handles``."""
+        for handle in self._handles:
+            if handle not in handles:
+                handle.remove()
+        self._handles = handles
 
     def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if _in_backward():
@@ -137,7 +158,7 @@ class Steps:
             self._ended()
 
     def _has_no_optimizer(self) -> bool:
-        return self._fetches > _PATIENCE or not _any_of(Optimizer)
+        return not self._only_others_train() and (self._fetches > _PATIENCE or not _any_of(Optimizer))
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call of a module that PyTorch does not compile or trace. This removes the global hook."""
@@ -146,7 +167,7 @@ class Steps:
         self._first_call.remove()
         self._model_ran, self._fetches = True, 0
         if self._source == "auto":
-            if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):
+            if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter) or self._only_others_train():
                 return
             self._settle("forward")
         self.called = type(module).__name__
@@ -181,6 +202,27 @@ class _GlobalHook:
     def _before(self, module: torch.nn.Module, args: Any) -> None:
         if not is_traced() and not self._removed:
             self._called(module, args)
+
+
+class FirstOptimizer:
+    """Calls ``made`` when the program creates its first optimizer."""
+
+    def __init__(self, made: Callable[[], None]) -> None:
+        original = Optimizer.__init__
+
+        @wraps(original)
+        def create(optimizer: Optimizer, *args: Any, **named: Any) -> None:
+            original(optimizer, *args, **named)
+            if Optimizer.__init__ is create:
+                self.remove()
+                made()
+
+        self._original, self._create = original, create
+        Optimizer.__init__ = create  # type: ignore[assignment, method-assign]
+
+    def remove(self) -> None:
+        if Optimizer.__init__ is self._create:
+            Optimizer.__init__ = self._original  # type: ignore[method-assign]
 
 
 class _StepHook:
