@@ -694,6 +694,7 @@ def test_stop_after_recording_ends_a_program_that_waits_while_a_thread_trains(
 
     assert (done.returncode, done.stdout) == (0, "handlers ran\n" if handlers else ""), done.stderr
     assert ("ended it without its exit handlers" in done.stderr) != handlers
+    assert "Traceback" not in done.stderr
     assert len(recorded(tmp_path)) == 5
 
 

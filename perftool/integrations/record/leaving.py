@@ -59,6 +59,8 @@ class Leaving:
 
     def _woken(self, number: int, frame: FrameType | None) -> None:
         if self._leaves:
+            if not threading.main_thread().is_alive():
+                _hide_exit()
             raise SystemExit(0)
 
     def _ask(self) -> None:
@@ -88,6 +90,18 @@ class Leaving:
             for child in children:
                 child.terminate()
             _wait_for_idle_main()
+
+
+def _hide_exit() -> None:
+    """Keep Python from printing the SystemExit that ends its wait for threads."""
+    usual = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        sys.unraisablehook = usual
+        if unraisable.exc_type is not SystemExit:
+            usual(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def exit_at_next_instruction() -> None:
