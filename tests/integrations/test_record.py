@@ -698,6 +698,15 @@ def test_stop_after_recording_ends_a_program_that_waits_while_a_thread_trains(
     assert len(recorded(tmp_path)) == 5
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_signal_after_the_recording_of_another_thread_loses_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, f"{THREADS}in_thread(train, 11)\nos.kill(os.getpid(), {signal.SIGTERM})\ntime.sleep(99)\n")
+
+    assert done.returncode == 128 + signal.SIGTERM
+    assert "habana_perf_tool: wrote perftool_record/" in done.stderr
+    assert recorded(tmp_path) == STEPS
+
+
 ACTORS = """
 import os, threading, torch
 from torch import multiprocessing

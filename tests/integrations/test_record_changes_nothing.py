@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gzip
+import inspect
 import io
 import multiprocessing
 import os
@@ -26,7 +27,7 @@ from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
 from torch.jit import script
 from torch.nn.modules.module import _global_forward_pre_hooks
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import dataloader
 from torch.utils.flop_counter import FlopCounterMode
@@ -35,7 +36,7 @@ from warm_python import warm_python
 from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
 from perftool.integrations.record.plan import Plan
-from perftool.integrations.record.steps import Steps
+from perftool.integrations.record.steps import FirstOptimizer, Steps
 from perftool.output_file import whole_file
 
 # Runs ``handler`` when the program's own profiler has recorded a step. The profiler is watched, as under ``record``.
@@ -386,6 +387,18 @@ sys.exit(0 if used == {threading.get_ident()} else 3)
 """
     assert subprocess.run([*warm_python(), "-c", code, str(tmp_path)], timeout=60).returncode == 0
     assert [note.stage for note in Plan("", str(tmp_path)).notes_left()][-1] == "saved"
+
+
+def test_the_first_optimizer_is_noticed_once_and_the_class_is_as_before() -> None:
+    made: list[str] = []
+    before = Optimizer.__init__
+    FirstOptimizer(lambda: made.append("first"))
+    assert inspect.signature(Optimizer.__init__) == inspect.signature(before)
+    for _ in range(2):
+        torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1)
+    assert (made, Optimizer.__init__) == (["first"], before)
+    FirstOptimizer(lambda: made.append("second")).remove()
+    assert Optimizer.__init__ is before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
