@@ -155,6 +155,11 @@ class Endings:
         """Whether this thread is in a block in which a profiler works."""
         return threading.get_ident() in self._working
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the process is ending, or a signal has arrived that is delayed until the profiler has finished."""
+        return self._saving or self._pending is not None or (self._held is not None and self._held.has_arrived)
+
     def _hold(self) -> None:
         """Delay the signals that the program handles itself, until ``_hand_over``."""
         self._held = _HeldSignals(self._signalled, self._resend)
@@ -238,6 +243,10 @@ class _HeldSignals:
                 self._actions[number] = _native_action(number)
                 self._handlers[number] = handler
                 signal.signal(number, self._arrive)
+
+    @property
+    def has_arrived(self) -> bool:
+        return bool(self._arrived)
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:
         self._arrived.append(number)

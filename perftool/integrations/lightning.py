@@ -79,6 +79,7 @@ class HPUProfiler(_PyTorchProfiler):
             **others,
         )
         self._watch = Watch(self._schedule)
+        self._watch.is_urgent = lambda: self._endings.is_urgent
         if self._schedule is not None:
             self._profiler_kwargs["schedule"] = self._watch.schedule
 

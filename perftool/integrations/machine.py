@@ -39,6 +39,8 @@ _LIMITS = (
 )  # fmt: skip
 # Settings that make libraries print a line for each matmul, also for ours.
 _VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKL_VERBOSE")
+# How often to look whether the measuring thread has ended, in s.
+_POLL_S = 0.01
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 Schedule = Callable[[int], ProfilerAction]
 
@@ -81,10 +83,12 @@ class _Moment:
 class Watch:
     """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins.
 
-    Errors are suppressed, because the measurement must not disturb the program or the recording.
+    Errors are suppressed, because the measurement must not disturb the program or the recording. While ``is_urgent``
+    returns true, because the program is about to end, no op is called again.
     """
 
     def __init__(self, usual: Schedule | None) -> None:
+        self.is_urgent: Callable[[], bool] = lambda: False
         self._usual = usual
         self._begin: _Moment | None = None
         self._measured: tuple[Peaks, list[dict[str, Any]]] | None = None
@@ -163,7 +167,7 @@ class Watch:
         if not torch.accelerator.is_available() and not any(os.environ.get(name, "0") != "0" for name in _VERBOSE):
             with suppress(Exception):
                 # Later recordings of the same program get the same values.
-                peaks, speeds = self._measured = self._measured or _measured(trace)
+                peaks, speeds = self._measured = self._measured or _measured(trace, self.is_urgent)
                 found["peaks"] = {"products": dict(peaks.products), "memory_bandwidth": peaks.memory_bandwidth}
                 found["ops"] = speeds
         return found
@@ -187,14 +191,17 @@ class Watch:
         self._action, self._last_ns = action, time.monotonic_ns()
 
 
-def _measured(trace: Path | None) -> tuple[Peaks, list[dict[str, Any]]]:
+def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks, list[dict[str, Any]]]:
     """Measure the peaks of the machine and the speeds of the ops of ``trace``, in a thread of its own.
 
     libgomp keeps a pool of threads for each thread that runs parallel ops. A child that is forked by a thread with such
     a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Python's profile
-    functions do not see a thread that ``_thread`` starts.
+    functions do not see a thread that ``_thread`` starts. If this thread gets an exception, such as that of Ctrl-C, the
+    other one ends first: it would crash if Python ended while it computes.
     """
-    ended, results = _thread.allocate_lock(), []
+    ended = _thread.allocate_lock()
+    stopped: list[bool] = []
+    results: list[tuple[Peaks, list[dict[str, Any]]]] = []
 
     def measure() -> None:
         peaks, speeds = Peaks({}, None), []
@@ -202,13 +209,20 @@ def _measured(trace: Path | None) -> tuple[Peaks, list[dict[str, Any]]]:
             peaks = measured_peaks()
             # Without instructions for BF16, a processor only emulates it.
             bf16 = peaks.products.get("bf16", 0) > peaks.products.get("fp32", 0)
-            speeds = op_speeds(trace, bf16=bf16) if trace else []
+            speeds = op_speeds(trace, bf16=bf16, is_over=lambda: bool(stopped) or is_urgent()) if trace else []
         results.append((peaks, speeds))
         ended.release()
 
     ended.acquire()
     _thread.start_new_thread(measure, ())
-    ended.acquire()
+    try:
+        ended.acquire()
+    except BaseException:
+        stopped.append(True)
+        while not results:
+            with suppress(BaseException):
+                time.sleep(_POLL_S)
+        raise
     return results[0]
 
 

@@ -105,16 +105,20 @@ _WAYS = (
 )
 
 
-def op_speeds(trace: Path, *, bf16: bool) -> list[dict[str, Any]]:
+def op_speeds(trace: Path, *, bf16: bool, is_over: Callable[[], bool] = lambda: False) -> list[dict[str, Any]]:
     """Measure the longest FP32 ops of the uncompressed ``trace``: each op's name and shapes, and the time of a call, in
-    ns, in each way that applies to it. Leave BF16 out unless ``bf16`` is true. Measure for ``_ALL_S`` at most.
+    ns, in each way that applies to it. Leave BF16 out unless ``bf16`` is true. Start no call after ``_ALL_S``, or once
+    ``is_over`` returns true.
     """
     until = time.monotonic() + _ALL_S
     found: list[dict[str, Any]] = []
+
+    def has_time(expected_s: float) -> bool:
+        return time.monotonic() + expected_s < until and not is_over()
+
     with torch.inference_mode(), unseen_by_modes():
         for op in _longest(trace):
-            expected_s = len(_WAYS) * op.shortest_us * (1 if op.is_long else 2) / 1e6
-            if time.monotonic() + expected_s < until and (times := _times(op, bf16)):
+            if times := _times(op, bf16, has_time):
                 found.append({"name": f"aten::{op.name}", "input_dims": op.dims, **times})
     return found
 
@@ -149,12 +153,16 @@ def _events(trace: Path) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
                 return
 
 
-def _times(op: _Op, bf16: bool) -> dict[str, int]:
-    """The time of a call of ``op``, in ns, in each way; empty if there is nothing to compare."""
-    times = {}
+def _times(op: _Op, bf16: bool, has_time: Callable[[float], bool]) -> dict[str, int]:
+    """The time of a call of ``op``, in ns, in each way; empty if there is nothing to compare. Leave out ways for which
+    ``has_time`` is false, given the time that the calls will probably take, in s."""
+    times: dict[str, int] = {}
     for way in _WAYS:
         if (way.dtype is torch.bfloat16 and not bf16) or (way.channels_last and not op.is_image):
             continue
+        longest_s = max(op.shortest_us / 1e6, *(time_ns / 1e9 for time_ns in times.values()), 0)
+        if not has_time(longest_s * (1 if op.is_long else 2)):
+            break
         try:
             time_s = least_time(_call(op, way), _EACH_S, warm=not op.is_long)
         except Exception:  # noqa: BLE001 - this version of PyTorch cannot compute the op in this way

@@ -74,11 +74,14 @@ class Recording:
         self._profiler = profiler
         self._watch = watch
         self._endings = Endings(self.close)
+        watch.is_urgent = lambda: self._failed or self._endings.is_urgent
         self._home = HomeThread(self.close)
         self._before = before
         self._quiet = quiet
         self._steps = 0
         self._running = False
+        # The block has raised an exception.
+        self._failed = False
         # A forked child leaves the recording to this process.
         self._owner = os.getpid()
         self._report: Report | None = None
@@ -100,6 +103,7 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._failed = error is not None
         self.close()
         if os.getpid() != self._owner:
             return

@@ -64,3 +64,16 @@ with watched.undisturbed():
         ctypes.CDLL(None).pthread_mutex_timedlock(mutex, until)
 """
     assert ended(tmp_path, "pass", then) == (-signal.SIGTERM, True)
+
+
+@pytest.mark.parametrize("handler", ["", "signal.signal(signal.SIGTERM, lambda *_: None)\n"], ids=["none", "its own"])
+def test_a_delayed_signal_makes_the_recording_urgent(tmp_path: Path, handler: str) -> None:
+    then = f"""{handler}
+with watched.undisturbed():
+    assert not watched.is_urgent
+    {TERM}
+    time.sleep(0.01)
+    Path(sys.argv[1] + ".urgent").write_text(str(watched.is_urgent))
+"""
+    ended(tmp_path, "pass", then)
+    assert (tmp_path / "saved.urgent").read_text() == "True"

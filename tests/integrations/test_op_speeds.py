@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from perftool.integrations import machine
 from perftool.integrations import op_speeds as module
 from perftool.integrations.op_speeds import op_speeds
 
@@ -105,6 +109,37 @@ def test_the_longest_ops_are_chosen_and_the_time_is_limited(trace: Path, monkeyp
     monkeypatch.setattr(module, "_MIN_SHARE", 0)
     monkeypatch.setattr(module, "_ALL_S", 0)
     assert op_speeds(trace, bf16=True) == []
+
+
+@pytest.mark.usefixtures("every_op")
+def test_no_op_is_called_once_the_program_is_about_to_end(trace: Path) -> None:
+    asked: list[None] = []
+    assert len(op_speeds(trace, bf16=True, is_over=lambda: asked.append(None) or len(asked) > 4)) == 1
+    assert op_speeds(trace, bf16=True, is_over=lambda: True) == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
+def test_ctrl_c_ends_the_measurement_before_it_reaches_the_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Python crashes if it ends while another thread computes."""
+    ended: list[bool] = []
+
+    def endless(trace: Path, *, bf16: bool, is_over: Callable[[], bool]) -> list[dict[str, Any]]:
+        while not is_over():
+            time.sleep(0.001)
+        ended.append(True)
+        return []
+
+    monkeypatch.setattr(machine, "op_speeds", endless)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        with pytest.raises(KeyboardInterrupt):
+            machine._measured(tmp_path / "trace.json", lambda: False)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ended == [True]
 
 
 @pytest.mark.usefixtures("every_op")

@@ -84,8 +84,8 @@ class Recorder:
             self._planned: Schedule = torch_profiler.schedule(
                 wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1
             )
-        self._watch = Watch(self._planned)
         self._endings = Endings(self._program_ended)
+        self._watch = self._new_watch()
         self._home = HomeThread(self._program_ended)
         self._program_profilers = ProgramProfilers(plan)
         self._began_ns = 0
@@ -125,6 +125,11 @@ class Recorder:
             else:
                 self._count()
 
+    def _new_watch(self) -> Watch:
+        watch = Watch(self._planned)
+        watch.is_urgent = lambda: self._endings.is_urgent
+        return watch
+
     def _only_others_train(self) -> bool:
         found = self._plan.only_others_train()
         if found and not self._helps:
@@ -139,7 +144,7 @@ class Recorder:
                 self._profiler.stop()
             self._profiler = None
             self._seen = 0
-            self._watch = Watch(self._planned)
+            self._watch = self._new_watch()
             self._steps.wait_for_optimizer()
             self._release()
 

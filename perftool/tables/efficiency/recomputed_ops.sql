@@ -8,20 +8,29 @@
 -- needs: ops
 -- empty without: ops.sequence
 -- column op: BIGINT, ops.id
-WITH backwards AS (
-    SELECT track, ts, "end" FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')
+WITH functions AS (
+    SELECT track, id, ts, "end", max("end") OVER (PARTITION BY track ORDER BY ts, "end" DESC, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')
 ),
+-- A reversible network starts backward passes inside a backward function.
+backwards AS (FROM functions WHERE before IS NULL OR before <= ts),
 graphs AS (
-    SELECT o.rank, o.track, o.name, o.input_dims, o.ts, o."end", coalesce(b."end" >= o."end", false) AS repeated
-    FROM ops AS o ASOF LEFT JOIN backwards AS b ON b.track = o.track AND o.ts >= b.ts
-    WHERE o.sequence >= 0 AND starts_with(o.name, 'aten::') AND EXISTS (FROM backwards)
+    SELECT o.rank, o.track, o.name, o.input_dims, o.ts, o."end"
+    FROM ops AS o ASOF JOIN backwards AS b ON b.track = o.track AND o.ts >= b.ts
+    WHERE o.sequence >= 0 AND starts_with(o.name, 'aten::') AND b."end" >= o."end"
+),
+alike AS (
+    SELECT o.rank, o.track, o.name, o.input_dims, o.ts, o."end" FROM ops AS o
+    SEMI JOIN graphs AS g ON g.rank = o.rank AND g.name = o.name AND g.input_dims IS NOT DISTINCT FROM o.input_dims
+),
+outside AS (
+    SELECT o.rank, o.name, o.input_dims FROM alike AS o ASOF LEFT JOIN backwards AS b ON b.track = o.track AND o.ts >= b.ts
+    WHERE b.ts IS NULL OR b."end" < o."end"
 ),
 repeated AS (
     SELECT g.track AS rank, 0 AS class, g.ts, g."end" FROM graphs AS g
-    ANTI JOIN (FROM graphs WHERE repeated AND contains(name, '_backward')) AS t ON t.rank = g.rank
-    SEMI JOIN (SELECT * FROM graphs WHERE NOT repeated) AS f
-        ON f.rank = g.rank AND f.name = g.name AND f.input_dims IS NOT DISTINCT FROM g.input_dims
-    WHERE g.repeated
+    ANTI JOIN (FROM graphs WHERE contains(name, '_backward')) AS t ON t.rank = g.rank
+    SEMI JOIN outside AS f ON f.rank = g.rank AND f.name = g.name AND f.input_dims IS NOT DISTINCT FROM g.input_dims
 ),
 united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
 -- The condition saves ASOF JOIN from sorting all ops if there is no backward pass.

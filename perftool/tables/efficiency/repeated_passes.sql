@@ -17,14 +17,17 @@ WITH optimizers AS (
     SELECT track, ts, "end" FROM slices WHERE side = 'host' AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),
 calls AS (
-    SELECT o.rank, o.track, o.ts, o."end", o.id, w.host_ts, starts_with(o.name, 'autograd::engine::evaluate_function') AS backward,
-           coalesce(o.sequence >= 0, false) AS numbered
-    FROM ops AS o
-    ASOF JOIN steps AS w ON w.rank = o.rank AND o.ts >= w.host_ts
-    WHERE o.outermost AND NOT w.partial AND o.ts < w.host_end AND o.rank IN (SELECT rank FROM launches WHERE own_work)
+    SELECT rank, track, ts, "end", id, starts_with(name, 'autograd::engine::evaluate_function') AS backward, coalesce(sequence >= 0, false) AS numbered,
+           max("end") FILTER (backward) OVER (PARTITION BY track ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS backward_end
+    FROM ops WHERE outermost AND rank IN (SELECT rank FROM launches WHERE own_work)
+),
+-- Ops inside a backward function, as in a reversible network, belong to its pass.
+steps_calls AS (
+    SELECT c.*, w.host_ts FROM calls AS c ASOF JOIN steps AS w ON w.rank = c.rank AND c.ts >= w.host_ts
+    WHERE NOT w.partial AND c.ts < w.host_end AND (c.backward_end IS NULL OR c.ts >= c.backward_end)
 ),
 counted AS (
-    SELECT *, count_if(numbered AND NOT backward) OVER (PARTITION BY track ORDER BY ts, id) AS before FROM calls WHERE numbered
+    SELECT *, count_if(numbered AND NOT backward) OVER (PARTITION BY track ORDER BY ts, id) AS before FROM steps_calls WHERE numbered
 ),
 placed AS (
     SELECT c.*, greatest(o."end", c.host_ts) AS after FROM counted AS c ASOF LEFT JOIN optimizers AS o ON o.track = c.track AND c.ts >= o.ts
