@@ -89,6 +89,8 @@ class Watch:
 
     def __init__(self, usual: Schedule | None) -> None:
         self.is_urgent: Callable[[], bool] = lambda: False
+        # How long it took to measure the machine's peaks and the ops.
+        self.measuring_ns = 0
         self._usual = usual
         self._begin: _Moment | None = None
         self._measured: tuple[Peaks, list[dict[str, Any]]] | None = None
@@ -166,8 +168,10 @@ class Watch:
         # If there is an accelerator, the CPU's peaks do not matter.
         if not torch.accelerator.is_available() and not any(os.environ.get(name, "0") != "0" for name in _VERBOSE):
             with suppress(Exception):
+                begin = time.monotonic_ns()
                 # Later recordings of the same program get the same values.
                 peaks, speeds = self._measured = self._measured or _measured(trace, self.is_urgent)
+                self.measuring_ns = time.monotonic_ns() - begin
                 found["peaks"] = {"products": dict(peaks.products), "memory_bandwidth": peaks.memory_bandwidth}
                 found["ops"] = speeds
         return found

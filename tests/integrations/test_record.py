@@ -268,7 +268,9 @@ def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> No
     # No step time without the profiler is printed, because the only earlier step is the first one, which is slow.
     begin = "habana_perf_tool: recording 5 steps now: recording takes about "
     assert re.match(rf"{begin}[^;]+, then the trace is saved\n", said)
-    assert re.search(r"recording 5 steps took [^,]+, stopping the profiler [^,]+, and saving \S+ m?s", after)
+    assert re.search(
+        r"recording 5 steps took [^,]+, stopping the profiler [^,]+, measuring ops [^,]+, and saving \S+ m?s", after
+    )
     assert program.returncode == 0
 
 

@@ -232,14 +232,15 @@ class Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         before = time.monotonic_ns()
         saved = save_trace(profiler, new_trace(folder), self._facts)
-        saving_ns = time.monotonic_ns() - before
+        measuring_ns = self._watch.measuring_ns
+        saving_ns = time.monotonic_ns() - before - measuring_ns
         # PyTorch stops the profiler before it calls this method, so the rest of ``whole_ns`` is the time to stop.
         steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
         whole = self._seen - self._plan.before
         what = _steps(whole) if whole else "part of a step"
         text = (
             f"recording {what} took {format_ns(steps_ns)}, stopping the profiler "
-            f"{format_ns(whole_ns - steps_ns)}, and saving {format_ns(saving_ns)}"
+            f"{format_ns(whole_ns - steps_ns)}, measuring ops {format_ns(measuring_ns)}, and saving {format_ns(saving_ns)}"
         )
         if self._steps.called and steps_ns < _SHORT_NS:
             text += (
