@@ -240,7 +240,8 @@ class Recorder:
         what = _steps(whole) if whole else "part of a step"
         text = (
             f"recording {what} took {format_ns(steps_ns)}, stopping the profiler "
-            f"{format_ns(whole_ns - steps_ns)}, measuring ops {format_ns(measuring_ns)}, and saving {format_ns(saving_ns)}"
+            f"{format_ns(whole_ns - steps_ns)}, measuring ops {format_ns(measuring_ns)}, "
+            f"and saving {format_ns(saving_ns)}"
         )
         if self._steps.called and steps_ns < _SHORT_NS:
             text += (
