@@ -51,6 +51,9 @@ def test_how_budgets_are_written(text: str, budget: Budget) -> None:
     [
         ("step_time_ms", "--budget 'step_time_ms': expected a metric and its limit"),
         ("step_time_ms<=fast", "--budget: '<=fast' is not a limit; write '<= 120' or '<= 5%'"),
+        ("step_time_ms<=1e999", "--budget: the limit '<=1e999' is too large"),
+        ("dataloader_ratio<=1e999%", "--budget: the limit '<=1e999%' is too large"),
+        (f"q: SELECT 1 <= {'9' * 400}", "--budget: the limit '<= 999"),
         (
             "speed<=1",
             "--budget: unknown metric 'speed'; the metrics are dataloader_ratio, device_busy_ratio, pe",

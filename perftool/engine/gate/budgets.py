@@ -60,7 +60,7 @@ def budget_option(text: str, origin: str = "--budget") -> BudgetText:
 
 def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[MetricKind]) -> tuple[Budget, ...]:
     """Parse ``texts`` into budgets. A number alone is a maximum, but only for metrics where lower is better. Raise
-    SettingsError for any other limit without a comparison, a malformed limit or an unknown metric."""
+    SettingsError for any other limit without a comparison, a malformed or infinite limit, or an unknown metric."""
     better = {metric.name: metric.better for metric in metrics}
     budgets = []
     for text in texts:
@@ -75,6 +75,8 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[MetricKind]) ->
             unclear = f"{alone!r} does not say whether it is a maximum or a minimum"
             raise SettingsError(f"{text.origin}: {unclear}; write '<= {alone}' or '>= {alone}'")
         number = float(limit[2]) / (100 if limit[3] else 1)
+        if math.isinf(number):
+            raise SettingsError(f"{text.origin}: the limit {text.limit!r} is too large")
         budgets.append(Budget(text.name, limit[1] or "<=", number, text.query))
     return tuple(budgets)
 
