@@ -55,6 +55,8 @@ def export(
     place = Path(target)
     if suffix != ".parquet" and not place.parent.is_dir():
         raise PerfToolError(f"{target}: cannot write (there is no folder {place.parent})")
+    # A name may be given twice.
+    tables = list(dict.fromkeys(table or public_names))
     session = Session(cli, [path])
     whole = whole_folder if suffix == ".parquet" else whole_file
     with (
@@ -62,5 +64,5 @@ def export(
         write_errors_named(target),
         whole(place) as made,
     ):
-        left_out = opened.whole.export(table or public_names, WRITERS[suffix], made)
+        left_out = opened.whole.export(tables, WRITERS[suffix], made)
     session.note([*left_out, *written_note(target)])

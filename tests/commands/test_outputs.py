@@ -255,3 +255,12 @@ def test_each_output_needs_a_file_of_its_own(command: list[str], run: Run) -> No
 def test_a_baseline_may_be_replaced_by_its_successor(run: Run) -> None:
     assert run("lint", "run.json", "--write-baseline", "b.json") == 0
     assert run("lint", "run.json", "--baseline", "b.json", "--write-baseline", "b.json") == 0
+
+
+@pytest.mark.parametrize("target", ["run.duckdb", "run.xlsx", "run/"])
+def test_a_table_that_is_named_twice_is_exported_once(target: str, run: Run) -> None:
+    if target == "run.xlsx":
+        pytest.importorskip("xlsxwriter")
+    tables = ("--table", "steps", "--table", "ops", "--table", "steps")
+    assert run("export", "run.json", "-o", target, *tables) == 0, run.err
+    assert run.err == f"Wrote {target}\n"
