@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from perftool.model.inputs import InputFile
 
 _SUFFIXES = (".json", ".json.gz")
+# The longest file name has 255 bytes on most systems, 143 on some encrypted ones.
+_LONGEST_STEM = 120
 
 
 CopyFile = Annotated[
@@ -95,10 +98,11 @@ def _require_target(trace: str, output_file: str | None, show: bool) -> None:
 
 
 def _stem(trace: str) -> str:
+    """The name of ``trace`` without its endings, shortened so that an ending can be appended."""
     name = Path(trace).name
     for suffix in (".gz", ".zst", ".json"):
         name = name.removesuffix(suffix)
-    return name
+    return os.fsencode(name)[:_LONGEST_STEM].decode(errors="ignore")
 
 
 def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:

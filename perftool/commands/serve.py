@@ -37,6 +37,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, file: Path, port: int) -> None:
         self.file = file
+        self.path = f"/{_served_name(file)}"
         self.served = Event()
         super().__init__(("127.0.0.1", port), _Handler)
 
@@ -84,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Origin", UI) != UI:
             self.send_error(HTTPStatus.FORBIDDEN)
             return False
-        if unquote(self.path) != f"/{self.server.file.name}":
+        if unquote(self.path) != self.server.path:
             self.send_error(HTTPStatus.NOT_FOUND)
             return False
         self.send_response(HTTPStatus.OK)
@@ -108,7 +109,7 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
             "close the program that uses it, or open the file in the UI by hand"
         ) from None
     with server:
-        address = ui_address(file.name, drawn, port)
+        address = ui_address(_served_name(file), drawn, port)
         if not _open_browser(address):
             print_notes(
                 [f"Open this in a browser on this machine (or forward port {port} to the browser's machine):", address]
@@ -118,6 +119,11 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
         server.shutdown()
     if not served:
         raise PerfToolError(f"no browser fetched {file.name} within {_PATIENCE_S / 60:.0f} minutes")
+
+
+def _served_name(file: Path) -> str:
+    """The name of ``file`` in the UI. Bytes that are not UTF-8 are replaced, because the UI cannot decode them."""
+    return os.fsencode(file.name).decode(errors="replace")
 
 
 def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:

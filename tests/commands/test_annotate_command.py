@@ -5,10 +5,13 @@ from __future__ import annotations
 import gzip
 import re
 import socket
+import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -373,3 +376,29 @@ def test_open_hands_over_a_copy_and_leaves_nothing_behind(
     ]
     assert (run.out, run.err) == ("", "")
     assert [path.name for path in trace.parent.iterdir()] == ["run.json"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems allow only names in Unicode")
+@pytest.mark.parametrize("options", [(), ("-o", "\udcfe.json.gz")], ids=["temporary file", "named file"])
+@pytest.mark.parametrize(
+    "name", ["\udcff.json", "a" * 247 + ".json", "\N{PILE OF POO}" * 60 + ".json"], ids=["not UTF-8", "long", "wide"]
+)
+def test_open_accepts_any_name(
+    name: str, options: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A name that is not UTF-8, and names that leave no room for the ending of the copy."""
+    fetched: list[Future[bytes]] = []
+
+    def fetch(address: str) -> bytes:
+        place = address.partition("?url=")[2].partition("&")[0]
+        with urllib.request.urlopen(asked(place), timeout=60) as answer:
+            return bytes(answer.read())
+
+    (tmp_path / name).write_bytes(TRACE)
+    monkeypatch.setattr(serve, "serve_once", partial(serve.serve_once, port=free_port()))
+    with ThreadPoolExecutor() as browser:
+        monkeypatch.setattr(
+            serve, "_open_browser", lambda address: fetched.append(browser.submit(fetch, address)) or True
+        )
+        assert run("annotate", "--open", "--select", "GAP102", "-q", *options, "--", name) == 0, run.err
+    assert len(ours(gzip.decompress(fetched[0].result()))) > 0
