@@ -34,6 +34,9 @@ DRIPS = b"# a page\n" * 200
 CHUNKS = b"2\r\n#\n\r\n" * 100_000 + b"0\r\n\r\n"
 # Python would read everything that follows.
 NEGATIVE = b"-1\r\n" + b"#" * 1_000_000
+# A page that breaks off, sent with the length of the whole page, or in a chunk that is too short.
+CUT = PAGE[:-5]
+CUT_CHUNK = b"50\r\n" + PAGE[:20]
 
 
 class _Asked(ThreadingHTTPServer):
@@ -60,9 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 307:
             self.send_header("Location", self.server.elsewhere)
-        self.send_header(
-            *(("Transfer-Encoding", "chunked") if body in (CHUNKS, NEGATIVE) else ("Content-Length", str(len(body))))
-        )
+        length = len(PAGE if body == CUT else body)
+        in_chunks = body in (CHUNKS, NEGATIVE, CUT_CHUNK)
+        self.send_header(*(("Transfer-Encoding", "chunked") if in_chunks else ("Content-Length", str(length))))
+        self.close_connection = True
         self.end_headers()
         with suppress(OSError):
             for piece in [body] if body != DRIPS else (body[at : at + 1] for at in range(len(body))):
@@ -308,6 +312,17 @@ def test_a_chunk_of_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) 
         pytest.raises(InputError, match="an HTTP chunk has no valid length"),
     ):
         server_at(_url(server)).metrics()
+
+
+@pytest.mark.parametrize("body", [CUT, CUT_CHUNK], ids=["Content-Length", "chunks"])
+def test_a_response_that_breaks_off_is_no_answer(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "protocol_version", "HTTP/1.1")
+    with (
+        _serving(metrics=(200, body), start_profile=(200, b""), stop_profile=(200, b"")) as server,
+        pytest.raises(InputError, match=rf"^{_url(server)}: no answer \(the response broke off\)$"),
+    ):
+        record_server(server_at(_url(server)), 0.01, tmp_path, None)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")

@@ -27,6 +27,8 @@ the server has no profiler: start vLLM with \
 --profiler-config '{"profiler": "torch", "torch_profiler_dir": "/a/folder"}' \
 (before version 0.13 with VLLM_TORCH_PROFILER_DIR=/a/folder), SGLang with SGLANG_TORCH_PROFILER_DIR=/a/folder"""
 
+_BROKE_OFF = ConnectionError("the response broke off")
+
 
 class NoAnswerError(InputError):
     """The server did not answer a request, although it may have received the request."""
@@ -96,7 +98,12 @@ class Server:
             content = bytearray()
             while len(content) <= _LONGEST and (piece := answer.read(_PIECE)):
                 content += piece
+            # For a body with a Content-Length, http.client does not report that bytes are missing.
+            if answer.length and len(content) <= _LONGEST:
+                return _BROKE_OFF
             return answer.status, bytes(content)
+        except http.client.IncompleteRead:
+            return _BROKE_OFF
         # A host such as a..b raises UnicodeError.
         except (OSError, ValueError, http.client.HTTPException) as error:
             return error
