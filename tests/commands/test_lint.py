@@ -403,6 +403,20 @@ def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
     assert run("lint", "folder/metrics_after.txt", "--select", "SRV202") == 0
 
 
+def test_a_gate_does_not_pass_a_page_that_breaks_off(run: Run) -> None:
+    """The number of the last line is 752, of which only the first digit was saved."""
+    waits = "vllm:time_to_first_token_seconds_count 1.0\nvllm:time_to_first_token_seconds_sum 752"
+    lint = ("lint", "metrics_after.txt", "--select", "GAP101")
+    trace("metrics_after.txt", f"{PAGE}{waits}\n")
+    assert run(*lint) == 0
+    trace("metrics_after.txt", f"{PAGE}{waits[:-2]}")
+    assert run(*lint) == 1
+    assert "TRC101 [warning] metrics_after.txt: the last line of the metrics page is truncated" in run.out
+    assert run("analyze", "metrics_after.txt", "--summary-jsonl", "runs.jsonl") == 0
+    summary = json.loads(Path("runs.jsonl").read_text())
+    assert (summary["lost"], summary["metrics"]["ttft_ms"]) == (1, None)
+
+
 def test_a_damaged_archive_of_another_rank_may_contain_host_calls(run: Run) -> None:
     trace("rank0.json", document([x("aten::mm", 1.7e15, 5)], distributedInfo={"rank": 0, "world_size": 2}).decode())
     Path("rank1.hltv").write_bytes(b"\x1f\x8bdamaged")

@@ -48,6 +48,19 @@ def test_a_metrics_page(tmp_path: Path) -> None:
     assert [(one.kind, one.count) for one in found.issues] == [("bad value", 1)]
 
 
+@pytest.mark.parametrize(
+    ("end", "issues"),
+    [("", []), ("vllm:generation_tokens_total 5\n", []), ("vllm:generation_tokens_total 5", ["cut line"]),
+     ("vllm:other 5", ["cut line"]), ("# HELP vllm:", ["cut line"]), ("# HELP vllm:\n\t", [])],
+)  # fmt: skip
+def test_the_last_line_of_a_page_that_breaks_off_is_left_out(end: str, issues: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "page.txt"
+    path.write_text("# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total 7\n" + end)
+    for found in (text_input.read(str(path)), metrics_page.read(path)):
+        assert found.pages[0].totals == {"output_tokens": 12 if end.endswith("5\n") and "tokens" in end else 7}
+        assert [one.kind for one in found.issues] == issues
+
+
 def test_long_words_in_labels_cost_no_more_than_their_length() -> None:
     line = "vllm:cache_config_info{" + ("a" * 60 + '="' + "b" * 200) * 3800 + "} 1\n"
     began = time.process_time()
