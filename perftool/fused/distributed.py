@@ -70,7 +70,7 @@ class FusedAdamW:
             )
         pairs = [(param, grad) for param, grad in zip(params, gradients, strict=True) if grad is not None]
         if not pairs:
-            raise IndexError("a step needs at least one gradient, and all of them are None")
+            raise IndexError("a step needs at least one gradient, but all gradients are None")
         if choose(OP, pairs[0][0].device.type) == "habana":
             self._native_step(gradients)
             return

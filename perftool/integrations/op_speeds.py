@@ -1,6 +1,6 @@
-"""Calls the longest ops of a CPU recording again, with other data types and memory layouts, to measure what they gain.
+"""Calls the longest ops of a CPU recording again, with other data types and memory layouts, to measure the time saved.
 
-The gain depends on the shapes, on the processor and on the number of threads, so only a measurement on the program's
+The saving depends on the shapes, on the processor and on the number of threads, so only a measurement on the program's
 own machine shows it.
 """
 

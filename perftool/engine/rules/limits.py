@@ -71,12 +71,12 @@ def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | N
 
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
-    """Return why the recording of ``rank`` does not show what a fix gains in steady steps, or None if it does."""
+    """Return why the recording of ``rank`` does not show what a fix would save in steady steps, or None if it does."""
     limit = _limits(store).get(rank)
     return limit["unsteady"] if limit else None
 
 
-# Steps that took this many times the CPU time of earlier ones do not show what a fix gains in other steps.
+# Steps that took this many times the CPU time of earlier ones do not show what a fix would save in other steps.
 _LENGTHENED = 1.25
 # The profiler never makes steps this many times as long, so the earlier steps did other work, such as ending an epoch.
 _OTHER_WORK = 3

@@ -74,8 +74,8 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
 
 
 def launching_lines(store: TraceStore, rank: int, places: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
-    """The lines of the user's code that launched the most time of the work in ``places`` (ts and dur); none if the
-    recording has no stacks. A backward pass counts for the line that ran the forward pass."""
+    """The lines of the user's code that launched the largest shares of the work in ``places`` (ts and dur), by time;
+    none if the recording has no stacks. A backward pass counts for the line that ran the forward pass."""
     return _launching(store, rank, lines_run(store, rank), places) if store.has_rows("frames") else ()
 
 

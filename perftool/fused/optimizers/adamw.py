@@ -71,8 +71,8 @@ def adamw_(
     weight_decay: float = 0.0,
     bias_correction: bool = True,
 ) -> None:
-    """Apply one step of AdamW in place, one parameter after the other; `eps` is added to the root of `v` before its
-    correction."""
+    """Apply one step of AdamW in place, one parameter after the other; `eps` is added to the root of `v` before the
+    bias correction."""
     correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
     for param, grad, m, v in zip(params, grads, exp_avgs, exp_avg_sqs, strict=True):
         m.mul_(beta1).add_(grad, alpha=1 - beta1)

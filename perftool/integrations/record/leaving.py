@@ -22,8 +22,8 @@ _SIGNAL = getattr(signal, "SIGURG", None)
 # A program that has been asked to end waits in vain if its main thread uses less than the share _IDLE of a core for
 # _PATIENCE_S. A main thread that saves a checkpoint uses more.
 _PATIENCE_S, _IDLE = 30.0, 0.05
-# How often to ask a program that waits in vain, before ending it without its exit handlers: it may wait for a thread in
-# its own code, and again when Python ends.
+# How many times a program that waits in vain is asked to end, before it is ended without its exit handlers: it may wait
+# for a thread in its own code, and again when Python ends.
 _MOST_CALLS = 2
 
 
