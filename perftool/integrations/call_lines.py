@@ -70,7 +70,7 @@ def _calls(events: Iterable[Any]) -> Calls:
         left += event.children
         fields = event.extra_fields
         caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
-        # Code of a package that calls no other code appears only as the called function.
+        # A package's function that calls nothing else appears only as a callee.
         if (called := _file(callsite)) is not None:
             is_users(called)
         file = _file(caller)

@@ -46,7 +46,7 @@ def test_a_hypervisor_that_takes_the_cores_is_named(tmp_path: Path) -> None:
     threads = [{"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 3000}]
     window = {"wall_ns": 100_000, "threads": threads, "stolen_ns": 16_000}
     found = caveats(tmp_path, machine={"cores_allowed": 2}, window=window)
-    assert "A hypervisor gave the cores of the run to others for 8.0 % of the recorded time (8.00 us)." in found
+    assert "A hypervisor withheld the cores of the run for 8.0 % of the recorded time (8.00 us)." in found
 
 
 @pytest.mark.parametrize(

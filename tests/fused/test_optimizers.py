@@ -84,7 +84,7 @@ def test_adagrad_freezes_its_learning_rate_and_returns_none():
 
 def test_adagrad_keeps_a_rate_per_group_and_warns_of_the_difference():
     ours, theirs = parameters(), parameters()
-    with pytest.warns(UserWarning, match="here each keeps its own"):
+    with pytest.warns(UserWarning, match="here each group keeps its own"):
         fused = FusedAdagrad([{"params": ours[:2]}, {"params": ours[2:], "lr": 0.5}], lr=0.1)
     plain = torch.optim.Adagrad([{"params": theirs[:2]}, {"params": theirs[2:], "lr": 0.5}], lr=0.1)
     give_gradients(ours, theirs, seed=0)

@@ -42,7 +42,7 @@ _FUSIONS = (
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
-# The limit on the total length of generated kernel names, in characters, because each op is looked up in all of them.
+# At most this many characters of generated kernel names are searched, because each op is looked up in all of them.
 _MOST_TEXT = 1 << 18
 # At least one kernel must fuse this many of the ops that the other side runs separately.
 _LEAST_PARTS = 2

@@ -155,7 +155,7 @@ def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
     shown = [run for run in runs if run.metrics.get(_DEVICE_WORK) is not None]
     if newest in shown or 2 * len(shown) <= len(runs):
         return ""
-    return f"the newest run ({newest.label}) is not judged: it shows no device work, which most runs show"
+    return f"the newest run ({newest.label}) is not judged: it shows no device work, but most runs do"
 
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:

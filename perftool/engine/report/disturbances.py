@@ -36,7 +36,7 @@ def waiting_sentence(store: TraceStore) -> str:
         return ""
     share, waited = format_ratio(rows[0]["share"]), format_ns(rows[0]["overload_ns"])
     if rows[0]["stolen"]:
-        return f"A hypervisor gave the cores of the run to others for {share} of the recorded time ({waited})."
+        return f"A hypervisor withheld the cores of the run for {share} of the recorded time ({waited})."
     return f"A thread of the run waited for a core for {share} of the recorded time ({waited})."
 
 

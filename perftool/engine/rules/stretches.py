@@ -345,8 +345,9 @@ def _moved(
     pieces: Sequence[tuple[int, int, int]],
     functions: Sequence[FunctionTime],
 ) -> tuple[Counter[int], Counter[int]]:
-    """How much time of ``backward``, in ns, to add to the functions that ran the forward pass, and to subtract from
-    those that run the backward pass. Both are keyed by the ``id`` of the function. The time is also added to ``own``.
+    """Two counters of the time of ``backward`` in ns, by the ``id`` of a function: the time to add to functions that
+    ran the forward pass, and the time to subtract from functions that run the backward pass. Work outside modules is
+    also added to ``FunctionTime.own``.
 
     ``pieces`` refer to their innermost call by its index in ``functions``.
     """
@@ -413,7 +414,7 @@ def _named_after(line: Line, around: Line | None) -> Line:
 
 
 def _at(function: Line | None, line: int | None) -> Line:
-    """``function`` at one of its lines, if known."""
+    """``function`` with its line replaced by ``line``, unless either is unknown."""
     if function is None or function[0] is None:
         return function or NOWHERE
     return function[0], line or function[1], function[2]

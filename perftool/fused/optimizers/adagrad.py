@@ -56,8 +56,8 @@ _FROZEN = (
     " but `lr_decay` still applies."
 )
 _RATES = (
-    "A Gaudi steps all groups of FusedAdagrad with the learning rate of the constructor; here each keeps its own."
-    " Use one rate, or one optimizer per rate, to get the same on both."
+    "A Gaudi updates all groups of FusedAdagrad with the constructor's learning rate; here each group keeps its own."
+    " To get the same results on both devices, use one rate, or one optimizer per rate."
 )
 
 

@@ -76,7 +76,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._handlers.pop()
 
     def hand_to(self, handler: Callable[[Call], None]) -> None:
-        """Pass all ops from now on to ``handler``."""
+        """From now on, pass all ops to ``handler``."""
         self._handlers.append(handler)
 
     @contextmanager

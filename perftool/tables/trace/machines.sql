@@ -15,8 +15,8 @@
 -- column wall_ns: BIGINT, duration of the recording
 -- column own_ns: BIGINT, CPU time of the process and its data-loader workers
 -- column process_ns: BIGINT, CPU time of the process
--- column busy_ns: BIGINT, time while the allowed cores ran any process, summed over cores; exact to 10 ms per core
--- column stolen_ns: BIGINT, time that a hypervisor gave the allowed cores to others
+-- column busy_ns: BIGINT, time while the allowed cores ran any process, summed over cores; accurate to 10 ms per core
+-- column stolen_ns: BIGINT, time for which a hypervisor withheld the allowed cores
 -- column delay_ns: BIGINT, longest time that any thread of the process was ready to run but had no core; the same for its workers if no threads are known
 -- column delayed: VARCHAR, name of the thread that delay_ns refers to
 -- column instruction_sets: VARCHAR, the processor's tensor instruction sets, such as AMX-BF16, AVX512
