@@ -224,7 +224,7 @@ def test_pieces_end_where_events_do(monkeypatch: pytest.MonkeyPatch) -> None:
         at += count
         return data[at - count : at]
 
-    pieces = list(saving._pieces(take))
+    pieces = list(saving.event_pieces(take))
 
     assert b"".join(pieces) == data
     assert len(pieces) > 3
