@@ -29,7 +29,7 @@ convolutions AS (
 ),
 -- Copies inside the backward passes of convolutions are oneDNN's own.
 restoring AS (
-    SELECT o.rank, count(*) AS ops FROM ops AS o SEMI JOIN convolutions AS c ON c.rank = o.rank AND c.image = o.input_dims->>'$[0]'
+    SELECT o.rank, count(*) AS ops FROM ops AS o SEMI JOIN convolutions AS c ON c.rank = o.rank AND c.image = (o.input_dims->>'$[0]')
     LEFT JOIN ops AS p ON p.id = o.parent LEFT JOIN ops AS g ON g.id = p.parent
     WHERE o.name IN ('aten::clone', 'aten::reshape', 'aten::instance_norm')
         AND NOT regexp_matches(coalesce(g.name, p.name, ''), 'convolution_backward|_conv2d_backward')
