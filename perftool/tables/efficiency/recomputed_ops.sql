@@ -9,14 +9,13 @@
 -- empty without: ops.sequence
 -- column op: BIGINT, ops.id
 WITH functions AS (
-    SELECT track, id, ts, "end", max("end") OVER (PARTITION BY track ORDER BY ts, "end" DESC, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')
+    SELECT track AS rank, 0 AS class, ts, "end" FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')
 ),
 -- A reversible network starts backward passes inside a backward function.
-backwards AS (FROM functions WHERE before IS NULL OR before <= ts),
+backwards AS (SELECT rank AS track, ts, "end" FROM interval_union(functions)),
 graphs AS (
     SELECT o.rank, o.track, o.name, o.input_dims, o.ts, o."end"
-    FROM ops AS o ASOF JOIN backwards AS b ON b.track = o.track AND o.ts >= b.ts
+    FROM (FROM ops WHERE EXISTS (FROM backwards)) AS o ASOF JOIN backwards AS b ON b.track = o.track AND o.ts >= b.ts
     WHERE o.sequence >= 0 AND starts_with(o.name, 'aten::') AND b."end" >= o."end"
 ),
 alike AS (
@@ -33,5 +32,5 @@ repeated AS (
     SEMI JOIN outside AS f ON f.rank = g.rank AND f.name = g.name AND f.input_dims IS NOT DISTINCT FROM g.input_dims
 ),
 united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
--- The condition saves ASOF JOIN from sorting all ops if there is no backward pass.
+-- The conditions save ASOF JOIN from sorting all ops if there is no backward pass.
 SELECT o.id AS op FROM (FROM ops WHERE EXISTS (FROM united)) AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"
