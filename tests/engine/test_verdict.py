@@ -148,6 +148,27 @@ def test_a_busy_recording_on_an_overloaded_machine_asks_for_another_one(tmp_path
     assert not verdict.caveats
 
 
+def test_an_overloaded_op_is_compared_with_the_peak_by_its_repeated_calls(tmp_path: Path) -> None:
+    thread = {"tid": 1, "name": "python", "cpu_ns": 5_000_000, "delay_ns": 4_000_000}
+    sizes = [[1000, 100], [100, 1000]]
+    repeated = {"name": "aten::mm", "input_dims": sizes, "fp32_ns": 4_000_000, "bf16_ns": 3_000_000}
+    machine = {
+        "version": 1, "machine": {"processor": "AMD EPYC"}, "process": {"threads": 1}, "ops": [repeated],
+        "peaks": {"products": {"fp32": 100e9}, "memory_bandwidth": 20e9},
+        "window": {"wall_ns": 9_000_000, "threads": [thread]},
+    }  # fmt: skip
+    shapes = {"Input Dims": sizes, "Input type": ["float", "float"]}
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([step(1, 0, 9000), x("aten::mm", 0, 8900, **shapes)], perftoolRecording=machine))
+
+    context = " ".join(analyze([str(path)]).verdict.context)
+
+    # 200 million operations in 4 ms.
+    assert context.startswith(
+        "aten::mm takes the most time: 98.9 % (at 50.0 % of the machine's peak, when repeated after the recording)"
+    )
+
+
 def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
     thread = {"tid": 1, "name": "python", "cpu_ns": 3_000_000, "delay_ns": 6_000_000}
     machine = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}

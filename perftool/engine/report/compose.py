@@ -11,7 +11,7 @@ from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.device_words import named_modules
 from perftool.engine.report.disturbances import growing_sentence, lengthening_sentence, waiting_sentence
-from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
+from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, repeated_rate
 from perftool.engine.report.functions import (
     functions_sentence,
     narrow_sentence,
@@ -153,6 +153,7 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
     largest = ops[0].name if ops else None
     return OnCpu(
         enclosing=enclosing_call(store, largest) if largest else "",
+        repeated=repeated_rate(store, largest) if largest else None,
         backward_passes=backward_passes(store),
         op_loop=op_loop(store),
         by_function=by_function,

@@ -50,6 +50,17 @@ SELECT coalesce(sum(work_ns), 0)::BIGINT AS work_ns, coalesce(sum(bounded_ns), 0
        coalesce(sum(sized_ns), 0)::BIGINT AS sized_ns, coalesce(sum(graph_ns), 0)::BIGINT AS graph_ns
 FROM _efficiency_totals
 """
+# The mean rate of an op that the recorder called again, compared with the peak of matmuls, if most of its time was in
+# calls with the same shapes.
+_REPEATED = """
+SELECT sum(e.flops * e.calls ORDER BY e.input_dims)
+       / sum(s.fp32_ns * e.calls * f.value / 1e9 ORDER BY e.input_dims) AS reached
+FROM (FROM op_efficiency WHERE name = $name AND flops IS NOT NULL) AS e
+JOIN op_speeds AS s ON s.rank = e.rank AND s.name = e.name AND s.input_dims = replace(e.input_dims, ' ', '')
+JOIN machines AS m ON m.rank = e.rank JOIN device_facts AS f ON f.device = m.device AND f.fact = 'matrix peak fp32'
+WHERE e.kind IN ('product', 'convolution')
+HAVING sum(e.kernel_ns) > $known * (SELECT sum(kernel_ns) FROM op_efficiency WHERE name = $name)
+"""
 NO_SHAPES = "Shapes were not recorded; record_shapes=True adds FLOP/s, bytes/s and the distance from the peak."
 UNKNOWN_DEVICE = (
     "devices.toml does not list the device named in the trace, so rates are not compared with its peak. "
@@ -83,6 +94,14 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
     peaks = tuple(AssumedPeak(**row) for row in store.select(_PEAKS))
     missing = _missing(store, totals, bool(totals["bounded_ns"]), device)
     return Efficiency(ops, peaks, totals["work_ns"], totals["bounded_ns"], totals["best_ns"], missing)
+
+
+def repeated_rate(store: TraceStore, name: str) -> float | None:
+    """The share of the CPU's peak that the matmul or convolution ``name`` reached when the recorder called it again;
+    None if it did not. Unlike the times in the recording, this time is that of a quiet core."""
+    store.build(["op_efficiency", "op_speeds", "machines", "device_facts"])
+    rows = store.select(_REPEATED, {"name": name, "known": KNOWN})
+    return rows[0]["reached"] if rows else None
 
 
 def _missing(store: TraceStore, totals: dict[str, int], bounded: bool, device: str | None) -> str:

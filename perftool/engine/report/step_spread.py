@@ -150,7 +150,8 @@ def _works(found: Mapping[str, Any], least_ns: float) -> str:
     if found["calls_ns"] > 0.5 * found["work_ns"]:
         slow, fast = found["slow_calls"], found["fast_calls"]
         works = f"runs {slow:,} ops instead of {fast:,}" if slow > fast else "runs other ops"
-    return f"the slowest {works}, which take an estimated {format_ns(round(found['work_ns']))} more"
+    more = format_ns(round(found["work_ns"]))
+    return f"the slowest {works}, which take an estimated {more} more than those of the fastest"
 
 
 def _waits(least_ns: float, fastest: Mapping[str, Any], slowest: Mapping[str, Any]) -> tuple[str, ...]:

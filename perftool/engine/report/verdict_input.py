@@ -22,6 +22,7 @@ class OnCpu:
     """Facts and sentences that exist only for a run on a CPU; empty for other devices.
 
     ``enclosing``: a clause about the call that contains most of the largest op.
+    ``repeated``: the share of its peak that the largest op reached when it was repeated after the recording.
     ``by_function``, ``optimizer``: sentences about the user's functions and about the optimizer.
     ``moves``: a sentence about copies and fills.
     ``apart``: a sentence about the time before the first step and after the last.
@@ -33,6 +34,7 @@ class OnCpu:
     """
 
     enclosing: str = ""
+    repeated: float | None = None
     backward_passes: tuple[float, int] | None = None
     op_loop: OpLoop | None = None
     by_function: str = ""
