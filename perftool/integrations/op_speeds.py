@@ -75,9 +75,16 @@ class _Op:
 
     @property
     def is_image(self) -> bool:
-        """Whether the first operand has four dimensions, and not yet the channels_last layout."""
-        strides = self.strides[0][0] if self.types[0] == _LIST else self.strides[0]
-        return self.rank == 4 and strides[1] != 1
+        """Whether the first operand has four dimensions, and some operand of this rank has not yet the channels_last
+        layout."""
+        operands = [
+            (size[0], stride[0]) if kind == _LIST else (size, stride)
+            for size, stride, kind in zip(self.dims, self.strides, self.types, strict=True)
+            if size
+        ]
+        return self.rank == 4 and any(
+            len(size) == len(stride) == 4 and size[1] > 1 and stride[1] != 1 for size, stride in operands
+        )
 
     @property
     def shortest_us(self) -> float:

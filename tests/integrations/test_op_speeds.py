@@ -103,6 +103,14 @@ def test_the_ops_get_the_recorded_arguments(trace: Path, monkeypatch: pytest.Mon
     assert [list(part.shape) for part in first[0]] == [IMAGE, IMAGE]
 
 
+@pytest.mark.parametrize(("image", "is_apart"), [([1152, 144, 12, 1], True), ([1152, 1, 96, 8], False)])
+def test_an_op_is_repeated_in_channels_last_if_one_of_its_images_is_not(image: list[int], is_apart: bool) -> None:
+    gradient = [1152, 1, 96, 8]
+    kinds, sizes = ["float"] * 3, [[4, 8, 12, 12], [4, 8, 12, 12], [8, 1, 3, 3]]
+    op = module._Op("convolution_backward", sizes, [gradient, image, [9, 9, 3, 1]], kinds, [""] * 3)
+    assert op.is_image == is_apart
+
+
 def test_the_longest_ops_are_chosen_and_the_time_is_limited(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MIN_SHARE", 0.99)
     assert op_speeds(trace, bf16=True) == []
