@@ -16,6 +16,7 @@ _VERSION = 1
 _MOST, _MOST_COUNTED = 2**57, 2**20
 _LONGEST = 200
 _LONGEST_DIMS, _MOST_OPS = 1_000, 100
+_LONGEST_PATH, _MOST_MODULES = 1_000, 100
 # Data types and layouts, in the order of the columns of ``op_speeds``.
 _WAYS = ("fp32", "bf16", "fp32_channels_last", "bf16_channels_last")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
@@ -143,6 +144,19 @@ def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, .
             times = [_whole(one, f"{way}_ns") or None for way in _WAYS]
             if name and times[0] and 2 < len(dims) <= _LONGEST_DIMS:
                 rows.setdefault((rank, name, dims), (rank, name, dims, *times))
+    return list(rows.values())
+
+
+def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``repeated_calls``: the modules that were called again with the same inputs."""
+    rows: dict[tuple[int, str], tuple[Any, ...]] = {}
+    for rank, found in _recorded(metadata):
+        for one in map(_object, _list(found.get("repeated_calls"))[:_MOST_MODULES]):
+            module, path = _text(one, "module"), one.get("path")
+            calls, repeated, modules = (_count(one, name) for name in ("calls", "repeated", "modules"))
+            known = module and isinstance(path, str) and len(path) <= _LONGEST_PATH
+            if known and calls and repeated and modules and repeated < calls:
+                rows.setdefault((rank, module or ""), (rank, module, path, calls, repeated, modules))
     return list(rows.values())
 
 

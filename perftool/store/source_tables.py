@@ -12,7 +12,14 @@ from perftool.model.valid_text import valid_text
 from perftool.op_costs.model import KINDS
 from perftool.store.device_signs import device_signs
 from perftool.store.facts import device_facts, named_devices
-from perftool.store.machines import cpu_facts, machines_of, memory_faults_of, op_speeds_of, threads_of
+from perftool.store.machines import (
+    cpu_facts,
+    machines_of,
+    memory_faults_of,
+    op_speeds_of,
+    repeated_calls_of,
+    threads_of,
+)
 from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables, with_rows_limited
 
@@ -40,6 +47,7 @@ def source_tables(
         "machine_threads": threads_of(metadata),
         "memory_faults": memory_faults_of(metadata),
         "op_speeds": op_speeds_of(metadata),
+        "repeated_calls": repeated_calls_of(metadata),
         "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
         "_group_roles": _group_roles(metadata),

@@ -59,8 +59,32 @@ def test_repeated_ops_that_make_no_sense_are_left_out(tmp_path: Path, ops: objec
     assert speeds(tmp_path, ops) == []
 
 
+REPEATED = {"module": "Linear_0", "path": "Net > Linear", "calls": 2, "repeated": 1, "modules": 3}
+
+
+def test_repeated_calls_are_read(tmp_path: Path) -> None:
+    found = [("Linear_0", "Net > Linear", 2, 1, 3)]
+    assert rows(tmp_path, "repeated_calls", [REPEATED, REPEATED], "repeated_calls") == found
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        5, {"module": "Linear_0"}, [None], [{**REPEATED, "module": 1}], [{**REPEATED, "path": "x" * 1001}],
+        [{**REPEATED, "repeated": 2}], [{**REPEATED, "calls": 2**62}], [{**REPEATED, "modules": 0}],
+    ],
+)  # fmt: skip
+def test_repeated_calls_that_make_no_sense_are_left_out(tmp_path: Path, found: object) -> None:
+    assert rows(tmp_path, "repeated_calls", found, "repeated_calls") == []
+
+
 def speeds(folder: Path, ops: object) -> list[tuple[object, ...]]:
+    return rows(folder, "ops", ops, "op_speeds")
+
+
+def rows(folder: Path, member: str, value: object, table: str) -> list[tuple[object, ...]]:
+    """The rows of ``table`` for a recording with this value of ``member``."""
     path = folder / "trace.json"
-    path.write_bytes(document([step(0, 0, 1000), x("aten::mm", 0, 90)], perftoolRecording={**RECORDING, "ops": ops}))
+    path.write_bytes(document([step(0, 0, 1000), x("aten::mm", 0, 90)], perftoolRecording={**RECORDING, member: value}))
     with open_trace(path) as trace:
-        return trace.query("SELECT * EXCLUDE (rank) FROM op_speeds")[1]
+        return trace.query(f"SELECT * EXCLUDE (rank) FROM {table}")[1]

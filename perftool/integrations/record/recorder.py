@@ -30,6 +30,7 @@ from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.leaving import Leaving
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
+from perftool.integrations.record.repeated_calls import RepeatedCalls
 from perftool.integrations.record.steps import FirstOptimizer, Steps, is_traced
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
@@ -87,6 +88,7 @@ class Recorder:
         self._endings = Endings(self._program_ended)
         self._watch = self._new_watch()
         self._home = HomeThread(self._program_ended)
+        self._repeated_calls = RepeatedCalls()
         self._program_profilers = ProgramProfilers(plan)
         self._began_ns = 0
         self._seen = 0
@@ -139,10 +141,12 @@ class Recorder:
 
     def _start_over(self) -> None:
         """Forget the steps before a recording, and wait for the step of an optimizer."""
+        self._repeated_calls.end()
         with self._guarded():
             if self._profiler is not None:
                 self._profiler.stop()
             self._profiler = None
+            self._repeated_calls = RepeatedCalls()
             self._seen = 0
             self._watch = self._new_watch()
             self._steps.wait_for_optimizer()
@@ -153,6 +157,7 @@ class Recorder:
         self._home.move_here()
         self._seen += 1
         recorded = self._seen - self._plan.before
+        self._repeated_calls.end()
         with self._guarded():
             if recorded == 1:
                 self._plan.note(Note("recording", self._estimate()))
@@ -160,6 +165,9 @@ class Recorder:
                 self._start()
             else:
                 self._profiler.step()
+        # No times of the last warm-up step are used. Without stacks, the trace has no modules.
+        if recorded == -1 and self._plan.warmup and self._plan.stacks and not self._over:
+            self._repeated_calls.begin()
         if recorded == 0:
             self._began_ns = time.monotonic_ns()
             self._plan.note(Note("recording"))
@@ -257,7 +265,9 @@ class Recorder:
     def _facts(self, trace: Path) -> dict[str, Any]:
         """Describe the machine and the steps of ``trace``."""
         facts = self._watch.facts(trace)
-        return {**facts, "steps": {**facts["steps"], "called": self._steps.called}}
+        repeated = self._repeated_calls.found
+        modules = {} if repeated is None else {"repeated_calls": repeated}
+        return {**facts, "steps": {**facts["steps"], "called": self._steps.called}, **modules}
 
     def _is_elsewhere(self) -> bool:
         """Whether the profiler runs in another thread; only that thread can stop it."""
@@ -280,6 +290,7 @@ class Recorder:
     def _close(self) -> None:
         self._over = True
         self._profiler = None
+        self._repeated_calls.end()
         if self._deadline is not None:
             self._deadline.close()
         with errors_become_warnings("the recorder could not remove its hooks"):
@@ -315,6 +326,7 @@ class Recorder:
     def _forked(self) -> None:
         if self._seen or self._over:
             self._over = True
+            self._repeated_calls.end()
         else:
             self._owner = os.getpid()
             self._is_child = True

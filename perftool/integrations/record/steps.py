@@ -15,14 +15,14 @@ import re
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import repeat
 from types import FrameType
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules.module import _global_forward_hooks_with_kwargs, register_module_forward_pre_hook
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
@@ -69,7 +69,7 @@ class Steps:
         if source in ("auto", "loader"):
             self._watch_loaders()
         if source in ("auto", "forward"):
-            self._first_call = _GlobalHook(self._called)
+            self._first_call = GlobalHook(self._called)
             self._handles.append(self._first_call)
 
     @property
@@ -181,27 +181,47 @@ class Steps:
         self._ended()
 
 
-class _GlobalHook:
-    """Calls ``called`` before each call of any module that PyTorch does not compile or trace, until ``remove``."""
+class GlobalHook:
+    """Calls ``called`` at each call of any module that PyTorch does not compile or trace, until ``remove``.
+    ``register`` decides whether this is before or after the call."""
 
-    def __init__(self, called: Callable[..., None]) -> None:
+    def __init__(
+        self, called: Callable[..., None], register: Callable[[Any], Any] = register_module_forward_pre_hook
+    ) -> None:
         self._called = called
         self._removed = False
         self._silence = IgnoredWarnings(message=re.escape(_GLOBAL_HOOKS))
-        self._handle = register_module_forward_pre_hook(self._before)
+        self._handle = register(self._at_call)
 
     def remove(self) -> None:
         """Remove the hook. If a module was compiled in place, the hook stays and does nothing: the compiled code is
         valid only for the number of global hooks that it was compiled with."""
         self._removed = True
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if dynamo is None or not dynamo.counters["stats"]["unique_graphs"]:
+        if not has_compiled():
             self._handle.remove()
+            # PyTorch forgets to remove this, and then behaves as if the hook were still there.
+            _global_forward_hooks_with_kwargs.pop(self._handle.id, None)
             self._silence.remove()
 
-    def _before(self, module: torch.nn.Module, args: Any) -> None:
+    def _at_call(self, module: torch.nn.Module, *details: Any) -> None:
         if not is_traced() and not self._removed:
-            self._called(module, args)
+            self._called(module, *details)
+
+
+def has_compiled() -> bool:
+    """Whether torch.compile has compiled any op."""
+    return bool(_compilations("stats").get("unique_graphs"))
+
+
+def has_seen_compile() -> bool:
+    """Whether torch.compile has looked at any function, even if it has compiled no op in it."""
+    return has_compiled() or bool(_compilations("frames"))
+
+
+def _compilations(kind: str) -> Mapping[str, int]:
+    """PyTorch's counts of this kind. There are none before a program uses torch.compile."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo.counters.get(kind, {}) if dynamo is not None else {}
 
 
 class FirstOptimizer:
@@ -315,7 +335,7 @@ class _GlobalCallHook:
     def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
         self._module = weakref.ref(module)
         self._begun = begun
-        self._hook = _GlobalHook(self._called)
+        self._hook = GlobalHook(self._called)
 
     def remove(self) -> None:
         self._hook.remove()

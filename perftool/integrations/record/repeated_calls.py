@@ -1,0 +1,268 @@
+"""Counts the calls of modules that get the same inputs as an earlier call of the same module, in one step before the
+recording. A trace records the shapes of inputs, so it cannot show that two inputs are the same tensor.
+
+A call repeats an earlier one if its inputs are the same memory, not written since, if the same holds for the parameters
+and buffers of the module, and if both results are equal where they were compared. Modules without parameters, modules
+that draw random numbers or count batches, and calls whose inputs are not only tensors and plain values never count.
+Neither do calls with a backward pass in between, because it frees what another backward pass needs.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.module import register_module_forward_hook
+
+from perftool.integrations.record.steps import GlobalHook, has_seen_compile
+
+# A step with more calls, or with more parameters and buffers of all called modules, is not examined to its end.
+_MOST_CALLS, _MOST_STATES = 20_000, 200_000
+# Different inputs to remember per module, values of a call, and elements of a result to compare.
+_MOST_INPUTS, _MOST_VALUES, _MOST_ELEMENTS = 8, 64, 256
+_MOST_MODULES, _LONGEST_PATH = 50, 1_000
+_PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout)
+
+
+class _UnknownError(Exception):
+    """It is unknown whether this call repeats another one."""
+
+
+@dataclass
+class _Called:
+    """A module that was called.
+
+    Its number counts the called modules of its class. ``around`` are the modules around those of its calls that repeat
+    earlier ones. ``results`` has a sample of each result, by inputs, which are not kept in memory.
+    """
+
+    module: weakref.ref[torch.nn.Module]
+    kind: type
+    number: int
+    path: str
+    calls: int = 0
+    repeated: int = 0
+    around: set[tuple[type, int]] = field(default_factory=set)
+    results: dict[Hashable, list[torch.Tensor]] = field(default_factory=dict)
+
+
+class RepeatedCalls:
+    """Examines the calls that this thread makes between ``begin`` and ``end``, at most once."""
+
+    def __init__(self) -> None:
+        # Each module that repeats calls. None if no step was examined.
+        self.found: list[dict[str, Any]] | None = None
+        self._hook: GlobalHook | None = None
+        self._code: CodeType | None = None
+        self._thread = 0
+        self._forget()
+
+    def begin(self) -> None:
+        """Start unless something was compiled, which a new hook would make invalid, or there is an accelerator, on
+        which reading a result takes time."""
+        with suppress(Exception):
+            if self._hook is None and not has_seen_compile() and not torch.accelerator.is_available():
+                self._code = torch.nn.Module.__call__.__code__
+                self._thread = threading.get_ident()
+                self._hook = GlobalHook(self._called, partial(register_module_forward_hook, with_kwargs=True))
+
+    def end(self) -> None:
+        """Stop, and set ``found``. Without ``begin``, do nothing."""
+        with suppress(Exception):
+            if self._hook is not None and self._code is not None:
+                self.found = self._repeating()
+                self._stop()
+
+    def _stop(self) -> None:
+        self._code = None
+        self._forget()
+        if self._hook is not None:
+            self._hook.remove()
+
+    def _forget(self) -> None:
+        self._calls = self._states = 0
+        self._modules: dict[int, _Called] = {}
+        self._kinds: Counter[type] = Counter()
+
+    def _called(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        """Handle the end of a call of ``module``."""
+        if threading.get_ident() != self._thread:
+            return
+        self._calls += 1
+        if self._calls > _MOST_CALLS or self._states > _MOST_STATES:
+            self._stop()
+            return
+        with suppress(Exception):
+            *around, called = self._calls_here(sys._getframe())
+            if called.module() is not module:
+                return
+            called.calls += 1
+            if self._is_repeated(called, module, (args, kwargs), result):
+                called.repeated += 1
+                called.around.update((one.kind, one.number) for one in around)
+
+    def _calls_here(self, frame: FrameType | None) -> list[_Called]:
+        """The modules that are being called, from the outermost. Like the profiler, number them in the order in which
+        their first calls begin."""
+        modules: list[torch.nn.Module] = []
+        while frame is not None:
+            if frame.f_code is self._code:
+                modules.append(frame.f_locals["self"])
+            frame = frame.f_back
+        found: list[_Called] = []
+        for module in reversed(modules):
+            called = self._modules.get(id(module))
+            if called is None or called.module() is not module:
+                kind = type(module)
+                path = " > ".join((*(one.kind.__name__ for one in found), kind.__name__))
+                called = self._modules[id(module)] = _Called(weakref.ref(module), kind, self._kinds[kind], path)
+                self._kinds[kind] += 1
+            found.append(called)
+        return found
+
+    def _is_repeated(self, called: _Called, module: torch.nn.Module, given: Any, result: Any) -> bool:
+        # Our own ops must not reach the modes of the program.
+        if torch._C._len_torch_dispatch_stack() or isinstance(module, torch.jit.ScriptModule):
+            return False
+        differentiated = torch.is_grad_enabled()
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            tensors = _tensors(given)
+            parameters, buffers = _owned(module)
+            self._states += len(parameters) + len(buffers)
+            # A backward pass frees what it needs, so another one needs another call. It is noticed by the gradients.
+            trained = any(parameter.requires_grad for parameter in parameters)
+            unnoticed = differentiated and not trained and any(tensor.requires_grad for tensor in tensors)
+            if not parameters or unnoticed:
+                return False
+            inputs = (differentiated, _described(given), tuple(map(_version, (*parameters, *buffers))))
+            sample = [_sampled(tensor) for tensor in _tensors(result)]
+            before = called.results.get(inputs)
+            if before is None:
+                called.results[inputs] = sample
+                if len(called.results) > _MOST_INPUTS:
+                    del called.results[next(iter(called.results))]
+                return False
+            same = len(before) == len(sample) and all(map(torch.equal, before, sample))
+            return same and not any(map(_is_changing, module.modules()))
+
+    def _repeating(self) -> list[dict[str, Any]]:
+        """The outermost modules that repeat calls. Classes with the same name have the same names in the trace."""
+        names = Counter(kind.__name__ for kind in self._kinds)
+        repeating = {(one.kind, one.number): one for one in self._modules.values() if one.repeated}
+        found: list[dict[str, Any]] = [
+            {
+                "module": f"{one.kind.__name__}_{one.number}",
+                "path": one.path,
+                "calls": one.calls,
+                "repeated": one.repeated,
+                "modules": self._kinds[one.kind],
+            }
+            for one in repeating.values()
+            if not one.around & repeating.keys() and names[one.kind.__name__] == 1 and len(one.path) <= _LONGEST_PATH
+        ]
+        return sorted(found, key=lambda one: (one["path"], one["module"]))[:_MOST_MODULES]
+
+
+def _values(given: Any) -> Iterator[Any]:
+    """The tensors and plain values in ``given``, with the structure around them."""
+    if isinstance(given, dict):
+        yield from (dict, len(given))
+        for key, value in given.items():
+            yield key if isinstance(key, str) else None
+            yield from _values(value)
+    elif isinstance(given, (tuple, list)):
+        yield from (type(given), len(given))
+        for value in given:
+            yield from _values(value)
+    elif isinstance(given, (torch.Tensor, *_PLAIN)):
+        yield given
+    else:
+        raise _UnknownError
+
+
+def _tensors(given: Any) -> list[torch.Tensor]:
+    """The tensors in ``given``, which has at least one. Raise ``_UnknownError`` if one of them has no memory of its own
+    on the CPU: views of a transform, fake and sparse tensors, subclasses."""
+    found = []
+    for number, value in enumerate(_values(given)):
+        if isinstance(value, torch.Tensor):
+            plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+            if not plain or value.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(value):
+                raise _UnknownError
+            found.append(value)
+        if number > _MOST_VALUES:
+            raise _UnknownError
+    if not found:
+        raise _UnknownError
+    return found
+
+
+def _described(given: Any) -> Hashable:
+    """The inputs of a call. Equal descriptions mean the same memory, which was not written in between. A weak reference
+    keeps the address of the memory from being used again, but not the memory itself."""
+    return tuple(_memory(value) if isinstance(value, torch.Tensor) else value for value in _values(given))
+
+
+def _memory(tensor: torch.Tensor) -> Hashable:
+    storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+    return (
+        storage,
+        tensor.storage_offset(),
+        tensor.shape,
+        tensor.stride(),
+        tensor.dtype,
+        tensor._version,
+        tensor.requires_grad,
+    )
+
+
+def _owned(module: torch.nn.Module) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The parameters and the buffers of ``module`` and its submodules. PyTorch's own methods also make names, which
+    takes most of their time."""
+    parameters: list[torch.Tensor] = []
+    buffers: list[torch.Tensor] = []
+    modules = {id(module): module}
+    left = [module]
+    while left:
+        one = left.pop()
+        parameters += [tensor for tensor in one._parameters.values() if tensor is not None]
+        buffers += [tensor for tensor in one._buffers.values() if tensor is not None]
+        for inner in one._modules.values():
+            if inner is not None and id(inner) not in modules:
+                modules[id(inner)] = inner
+                left.append(inner)
+    return parameters, buffers
+
+
+def _version(tensor: torch.Tensor) -> Hashable:
+    """Changes when the program writes ``tensor`` or its gradient."""
+    grad = tensor.grad if tensor.is_leaf else None
+    return id(tensor), tensor._version, None if grad is None else (id(grad), grad._version)
+
+
+def _sampled(tensor: torch.Tensor) -> torch.Tensor:
+    most = int(_MOST_ELEMENTS ** (1 / tensor.dim())) if tensor.dim() else 1
+    return tensor.detach()[tuple(slice(None, None, max(1, -(-size // most))) for size in tensor.shape)].clone()
+
+
+def _is_changing(module: torch.nn.Module) -> bool:
+    """Whether two calls of ``module`` with the same input differ: it draws random numbers, or counts batches."""
+    if not module.training:
+        return False
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    if isinstance(module, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
+        return module.dropout > 0
+    return isinstance(module, torch.nn.RReLU) or (isinstance(module, _NormBase) and module.track_running_stats)
