@@ -14,7 +14,7 @@ def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str
     what = "ops" if device == "CPU" else "kernels"
     return (
         f"A sequence of {format_count(len(chain.places))} {what} runs {format_count(chain.repeats)} times in a row: "
-        f"{format_ns(chain.ns)} each time, {format_ratio(chain.step_share)} of the {what[:-1]} time of each {word}"
+        f"{format_ns(chain.ns)} each time, {format_ratio(chain.step_share)} of the {what[:-1]} time of a typical {word}"
     )
 
 

@@ -62,5 +62,5 @@ def test_a_report_shows_one_layer(tmp_path: Path) -> None:
     assert (chain.repeats, chain.ns, chain.step_share, chain.places[0].share) == (4, 60_000, 1, 0.5)
     assert (
         chain_title(chain)
-        == "A sequence of 3 kernels runs 4 times in a row: 60.0 us each time, 100.0 % of the kernel time of each step"
+        == "A sequence of 3 kernels runs 4 times in a row: 60.0 us each time, 100.0 % of the kernel time of a typical step"
     )

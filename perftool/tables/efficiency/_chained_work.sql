@@ -1,6 +1,6 @@
 -- The kernels of one step, in order, on the rank's lane with the most kernel time. Used by _chain_places.
 --
--- The step is the first complete step, truncated after 50,000 kernels.
+-- The step is the complete step of median length (of two, the shorter one), truncated after 50,000 kernels.
 --
 -- needs: device_ops, steps
 -- empty without: device_ops
@@ -10,7 +10,10 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, duration in ns
 WITH spans AS (
-    SELECT rank, min(ts) AS ts, arg_min("end", (ts, "end")) AS "end" FROM steps WHERE NOT partial GROUP BY rank
+    SELECT rank, ts, "end" FROM (
+        SELECT rank, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY "end" - ts, ts, "end") AS place, count(*) OVER (PARTITION BY rank) AS steps
+        FROM steps WHERE NOT partial
+    ) WHERE place = (steps + 1) // 2
 ),
 kernels AS (
     SELECT d.id, d.rank, d.track, d.name, d.op_name, d.ts, d.dur

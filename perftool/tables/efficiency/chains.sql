@@ -1,6 +1,6 @@
 -- One row per kernel of a sequence that runs at least three times in a row, such as a layer of a model.
 --
--- The search covers only the first complete step, on the lane with the most kernel time. It finds at most three
+-- The search covers only the complete step of median length, on the lane with the most kernel time. It finds at most three
 -- sequences per rank, each with at least 5 % of that lane's work; they do not overlap. A sequence may start anywhere
 -- within a layer.
 --
