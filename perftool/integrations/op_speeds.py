@@ -95,6 +95,24 @@ class _Op:
         return self.shortest_us > _LONG_US
 
 
+@dataclass
+class _Repeated:
+    """The times of the ops that differ from ``op`` only in the strides of their operands, with their shares of the
+    calls."""
+
+    op: _Op
+    times: list[tuple[int, Mapping[str, int]]] = field(default_factory=list)
+
+    def add(self, op: _Op, times: Mapping[str, int]) -> None:
+        self.times.append((len(op.calls_us), times))
+
+    def mean_times(self) -> dict[str, int]:
+        """The mean time of a call, in ns, in each way in which all of these ops were computed."""
+        calls = sum(number for number, _ in self.times)
+        ways = [way.key for way in _WAYS if all(way.key in times for _, times in self.times)]
+        return {way: round(sum(number * times[way] for number, times in self.times) / calls) for way in ways}
+
+
 @dataclass(frozen=True)
 class _Way:
     """A way to compute an op: the data type of the operands, and whether images are in channels_last layout."""
@@ -118,7 +136,7 @@ def op_speeds(trace: Path, *, bf16: bool, is_over: Callable[[], bool] = lambda: 
     ``is_over`` returns true.
     """
     until = time.monotonic() + _ALL_S
-    found: list[dict[str, Any]] = []
+    found: dict[str, _Repeated] = {}
 
     def has_time(expected_s: float) -> bool:
         return time.monotonic() + expected_s < until and not is_over()
@@ -126,8 +144,8 @@ def op_speeds(trace: Path, *, bf16: bool, is_over: Callable[[], bool] = lambda: 
     with torch.inference_mode(), unseen_by_modes():
         for op in _longest(trace):
             if times := _times(op, bf16, has_time):
-                found.append({"name": f"aten::{op.name}", "input_dims": op.dims, **times})
-    return found
+                found.setdefault(f"{op.name} {op.dims}", _Repeated(op)).add(op, times)
+    return [{"name": f"aten::{one.op.name}", "input_dims": one.op.dims, **one.mean_times()} for one in found.values()]
 
 
 def _longest(trace: Path) -> list[_Op]:
@@ -141,7 +159,8 @@ def _longest(trace: Path) -> list[_Op]:
             continue
         tensors = {kind for kind, size in zip(types, dims, strict=True) if size}
         if tensors <= {*_TYPES, _LIST} and tensors & {"float", _LIST}:
-            op = ops.setdefault(f"{name} {dims}", _Op(name, dims, strides, types, values))
+            # A transposed operand can make an op many times slower.
+            op = ops.setdefault(f"{name} {dims} {strides}", _Op(name, dims, strides, types, values))
             op.calls_us.append(dur)
     total = sum(sum(op.calls_us) for op in ops.values())
     longest = sorted(ops.values(), key=lambda op: -sum(op.calls_us))[:_MOST_OPS]

@@ -103,6 +103,23 @@ def test_the_ops_get_the_recorded_arguments(trace: Path, monkeypatch: pytest.Mon
     assert [list(part.shape) for part in first[0]] == [IMAGE, IMAGE]
 
 
+@pytest.mark.usefixtures("every_op")
+def test_calls_whose_strides_differ_are_repeated_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    square = torch.randn(64, 64)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        for _ in range(3):
+            _ = square @ square
+        _ = square.t() @ square
+    recorded.export_chrome_trace(str(tmp_path / "trace.json"))
+
+    def seen(work: Any, *_: Any, **__: Any) -> float:
+        return 1e-6 if work.args[0].is_contiguous() else 5e-6
+
+    monkeypatch.setattr(module, "least_time", seen)
+    [found] = op_speeds(tmp_path / "trace.json", bf16=True)
+    assert (found["name"], found["fp32_ns"], found["bf16_ns"]) == ("aten::mm", 2000, 2000)
+
+
 @pytest.mark.parametrize(("image", "is_apart"), [([1152, 144, 12, 1], True), ([1152, 1, 96, 8], False)])
 def test_an_op_is_repeated_in_channels_last_if_one_of_its_images_is_not(image: list[int], is_apart: bool) -> None:
     gradient = [1152, 1, 96, 8]
