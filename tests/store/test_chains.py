@@ -60,7 +60,6 @@ def test_a_report_shows_one_layer(tmp_path: Path) -> None:
         ("aten::mm", "gemm", 30_000), ("aten::gelu", "gelu_k", 10_000), ("aten::add", "add_k", 20_000),
     ]  # fmt: skip
     assert (chain.repeats, chain.ns, chain.step_share, chain.places[0].share) == (4, 60_000, 1, 0.5)
-    assert (
-        chain_title(chain)
-        == "A sequence of 3 kernels runs 4 times in a row: 60.0 us each time, 100.0 % of the kernel time of a typical step"
+    assert chain_title(chain) == (
+        "A sequence of 3 kernels runs 4 times in a row: 60.0 us each time, 100.0 % of the kernel time of a typical step"
     )
