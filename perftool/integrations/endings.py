@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from perftool.integrations.compiler import uncompiled
 from perftool.integrations.descriptors import Descriptor
 
 # Signals that end a program by default. SIGINT is not listed, because Python handles it by leaving ``with`` blocks and
@@ -186,6 +187,7 @@ class Endings:
             time.sleep(0.01)
         return True
 
+    @uncompiled
     def _end(self) -> None:
         if self._watching and self._others_are_done() and self._lock.acquire(timeout=_PATIENCE_S):
             try:
@@ -202,6 +204,7 @@ class Endings:
                 self._saving = False
                 self._lock.release()
 
+    @uncompiled
     def _signalled(self, number: int, frame: FrameType | None = None) -> None:
         if self._watchman is not None:
             self._watchman.answered.set()

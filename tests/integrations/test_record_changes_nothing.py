@@ -774,3 +774,36 @@ def test_a_module_that_is_compiled_in_place_is_compiled_once(tmp_path: Path) -> 
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "global hooks" not in done.stderr
     assert "wrote perftool_record/" in done.stderr
+
+
+COMPILED_STEP = """
+import torch
+from torch._dynamo import convert_frame
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+data = torch.utils.data.DataLoader(torch.ones(12, 4), 1)
+compiled, convert = set(), convert_frame.ConvertFrame.__call__
+def noticed(self, frame, *others, **named):
+    compiled.add(frame.f_code.co_filename)
+    return convert(self, frame, *others, **named)
+convert_frame.ConvertFrame.__call__ = noticed
+@torch.compile(backend="eager")
+def train_step(batch):
+    optimizer.zero_grad(); model(batch).sum().backward(); optimizer.step()
+for step, batch in enumerate(data):
+    if step == 2:
+        torch.compiler.set_stance("fail_on_recompile")
+    train_step(batch)
+print(len(compiled) > 0, [file for file in compiled if "perftool" in file])
+"""
+
+
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="needs stances of torch.compile")
+def test_the_recorder_is_not_compiled_with_a_step_of_the_program(tmp_path: Path) -> None:
+    """PyTorch compiled about 340 functions of the recorder, with warnings, and its stance ended the recording."""
+    done = run(tmp_path, COMPILED_STEP)
+
+    assert (done.returncode, done.stdout) == (0, "True []\n")
+    assert "UserWarning" not in done.stderr
+    assert "recording 5 steps took" in done.stderr
+    assert "wrote perftool_record/" in done.stderr

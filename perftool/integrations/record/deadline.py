@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 
+from perftool.integrations.compiler import uncompiled
 from perftool.integrations.record.leaving import exit_at_next_instruction
 from perftool.model.machine_memory import free_memory_mb
 from perftool.model.usage import resident_bytes
@@ -91,6 +92,7 @@ class Deadline:
         late = time.monotonic() > self._until and (grown is None or grown > _HARMLESS_BYTES)
         return f"the program took no step for {time.monotonic() - self._moved:.1f} s" if late else ""
 
+    @uncompiled
     def _called(self, argument: object) -> int:
         try:
             if reason := self._reason():

@@ -20,6 +20,7 @@ from torch.utils.data import get_worker_info
 
 from perftool.errors import is_interrupt
 from perftool.integrations.activities import ProfilerAction, activities_here, torch_profiler
+from perftool.integrations.compiler import skipped, uncompiled
 from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
@@ -355,15 +356,21 @@ class Recorder:
     def _stop_for(self, kind: Any) -> None:
         original = kind.__init__
 
+        @skipped
         @wraps(original)
         def made(profiler: Any, *args: Any, **named: Any) -> None:
             enabled = args[0] if args else named.get("enabled", True)
-            if enabled and not self._ours and not self._over and os.getpid() == self._owner:
-                self._plan.note(Note("explained", _ASIDE))
-                self._finish()
+            if enabled:
+                self._step_aside()
             original(profiler, *args, **named)
 
         kind.__init__ = made
+
+    @uncompiled
+    def _step_aside(self) -> None:
+        if not self._ours and not self._over and os.getpid() == self._owner:
+            self._plan.note(Note("explained", _ASIDE))
+            self._finish()
 
 
 class _UnreadState:
@@ -378,6 +385,7 @@ class _UnreadState:
         self._original = Optimizer.__dict__[_STEP_CODE]
         setattr(Optimizer, _STEP_CODE, self)
 
+    @skipped
     def __get__(self, optimizer: Optimizer | None, kind: type) -> Any:
         return self._original if optimizer is None else _nothing
 
@@ -386,6 +394,7 @@ class _UnreadState:
             setattr(Optimizer, _STEP_CODE, self._original)
 
 
+@skipped
 def _nothing() -> None:
     """Do nothing."""
 

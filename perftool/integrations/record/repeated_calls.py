@@ -26,6 +26,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_hook
 
+from perftool.integrations.compiler import uncompiled
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
 
 # A step with more calls, or with more parameters and buffers of all called modules, is not examined to its end.
@@ -96,6 +97,7 @@ class RepeatedCalls:
         self._modules: dict[int, _Called] = {}
         self._kinds: Counter[type] = Counter()
 
+    @uncompiled
     def _called(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         """Handle the end of a call of ``module``."""
         if threading.get_ident() != self._thread:

@@ -26,6 +26,7 @@ from torch.nn.modules.module import _global_forward_hooks_with_kwargs, register_
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
+from perftool.integrations.compiler import skipped, uncompiled
 from perftool.integrations.ignored_warnings import IgnoredWarnings
 from perftool.integrations.record.plan import StepsFrom
 
@@ -110,6 +111,7 @@ class Steps:
                 handle.remove()
         self._handles = handles
 
+    @uncompiled
     def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if _in_backward():
             self.in_backward = True
@@ -134,6 +136,7 @@ class Steps:
         iterator = dataloader._BaseDataLoaderIter
         original = iterator.__next__
 
+        @skipped
         @wraps(original)
         def fetch(loader: Any) -> Any:
             if self._fetch is not None:
@@ -149,6 +152,7 @@ class Steps:
         if fetch is not None and iterator.__next__ is fetch:
             iterator.__next__ = fetch.__wrapped__  # type: ignore[method-assign, attr-defined]
 
+    @uncompiled
     def _fetched(self) -> None:
         self._fetches += 1
         # The search for optimizers visits all objects of the program, so it ends once the steps are known.
@@ -160,6 +164,7 @@ class Steps:
     def _has_no_optimizer(self) -> bool:
         return not self._only_others_train() and (self._fetches > _PATIENCE or not _any_of(Optimizer))
 
+    @uncompiled
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call of a module that PyTorch does not compile or trace. This removes the global hook."""
         if type(module).__module__ in _OBSERVERS:
@@ -175,6 +180,7 @@ class Steps:
         self._handles.append((_GlobalCallHook if seen else _CallHook)(module, self._call_begun))
         self._call_begun()
 
+    @uncompiled
     def _call_begun(self) -> None:
         """End a step, and count the call: if an optimizer steps after a few calls, they only inspected the module."""
         self._calls += 1
@@ -203,6 +209,7 @@ class GlobalHook:
             _global_forward_hooks_with_kwargs.pop(self._handle.id, None)
             self._silence.remove()
 
+    @skipped
     def _at_call(self, module: torch.nn.Module, *details: Any) -> None:
         if not is_traced() and not self._removed:
             self._called(module, *details)
@@ -228,8 +235,9 @@ class FirstOptimizer:
     """Calls ``made`` when the program creates its first optimizer."""
 
     def __init__(self, made: Callable[[], None]) -> None:
-        original = Optimizer.__init__
+        original, made = Optimizer.__init__, uncompiled(made)
 
+        @skipped
         @wraps(original)
         def create(optimizer: Optimizer, *args: Any, **named: Any) -> None:
             original(optimizer, *args, **named)
@@ -240,6 +248,7 @@ class FirstOptimizer:
         self._original, self._create = original, create
         Optimizer.__init__ = create  # type: ignore[assignment, method-assign]
 
+    @uncompiled
     def remove(self) -> None:
         if Optimizer.__init__ is self._create:
             Optimizer.__init__ = self._original  # type: ignore[method-assign]
@@ -259,6 +268,7 @@ class _StepHook:
             hooks[self._handle.id] = _nothing
 
 
+@skipped
 def _nothing(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     """Do nothing."""
 
@@ -283,6 +293,7 @@ class _CallHook:
         if module is not None and not self._hooks and module.__dict__.get("_forward_pre_hooks") is self._hooks:
             module.__dict__["_forward_pre_hooks"] = OrderedDict()
 
+    @skipped
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         if not is_traced():
             self._begun()
