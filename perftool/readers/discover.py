@@ -314,7 +314,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         ]
         tables, unreadable = [], {}
     for file in everything:
-        if _has_one_purpose(file) and not is_kept(file) and wanted.allows(str(file)):
+        if _must_be_read(file) and not is_kept(file) and wanted.allows(str(file)):
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
     # There is already a sentence about an irregular file that is named like a trace.
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items() if not is_trace_name(file)]
@@ -378,9 +378,10 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     return Chosen(chosen, note, others, picked.aside, unread_parts, tuple(doubts), frozenset(archives_there))
 
 
-def _has_one_purpose(file: Path) -> bool:
-    """Whether a file has a name that only files of a run have, so that it must be read."""
-    return is_part(file.name) or is_named_like_dump(file) or is_named_like_measurement(file)
+def _must_be_read(file: Path) -> bool:
+    """Whether a file is named like a trace or like another file of a run, so that a gate needs its contents."""
+    name = file.name
+    return is_trace_name(name) or is_part(name) or is_named_like_dump(file) or is_named_like_measurement(file)
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:

@@ -211,6 +211,9 @@ def test_lint_fails_if_it_read_no_record(run: Run, name: str, text: str) -> None
     assert run.err == f"habana_perf_tool: {what}; --allow-empty accepts an empty input\n"
     Path("folder", "rank0.json").symlink_to("gone.json")
     assert run("lint", f"folder/{name}", "folder", "--select", "GAP101") == 2
+    # A broken link is not an empty input.
+    assert run("lint", "folder", "--allow-empty", "--select", "GAP101") == 2
+    Path("folder", "rank0.json").unlink()
     assert run("lint", "folder", "--allow-empty", "--select", "GAP101") == 0
 
 
@@ -712,6 +715,27 @@ def test_a_gate_needs_all_matches_of_a_pattern(run: Run, kind: str) -> None:
     assert run("analyze", "runs/*.json", "--select", "GAP101") == 0
     assert f"{other} is {kind}, and was not read" in run.err
     assert run("lint", "runs/rank0.json", "--log", "runs/rank1*", "--isolated") == 2
+
+
+@pytest.mark.parametrize("kind", ["a broken link", "not a regular file, or a link to an empty one"])
+def test_a_gate_needs_all_traces_of_a_folder(run: Run, kind: str) -> None:
+    """The disk with the trace of a rank may not be mounted."""
+    trace("runs/rank0.json")
+    other = Path("runs/sub/rank1.json.gz")
+    other.parent.mkdir()
+    if kind == "a broken link":
+        other.symlink_to("nothing")
+    else:
+        os.mkfifo(other)
+    for gate in (["lint", "runs"], ["diff", "runs", "runs", "--fail-if", "slower:5%"]):
+        assert run(*gate, "--isolated") == 2
+        assert run.err == (
+            f"habana_perf_tool: {other}: not read: it is {kind}; a gate does not skip files by itself, so exclude it "
+            "with --exclude, or name the files to read\n"
+        )
+    assert run("lint", "runs", "--exclude", "*/rank1*", "--select", "GAP101") == 0
+    assert run("analyze", "runs", "--select", "GAP101") == 0
+    assert run.err.count(f"{other} is {kind}, and was not read") == 1
 
 
 def test_a_folder_whose_files_match_a_pattern_is_read(run: Run) -> None:

@@ -76,6 +76,15 @@ def test_a_configuration_that_comes_with_the_trace_does_not_turn_the_gate_off(ou
     outcome(str(traces), "--perf-config", str(config)).assert_outcomes(passed=1)
 
 
+def test_a_trace_that_is_a_broken_link_fails_the_test(outcome, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path / "folder")
+    (tmp_path / "folder" / "rank1.json").symlink_to("nothing")
+    result = outcome(str(tmp_path / "folder"), call=", select=['TRC101']")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*rank1.json: not read: it is a broken link; *"])
+
+
 def test_a_wrong_value_is_a_usage_error(outcome) -> None:
     result = outcome(OPTIMISED, "--perf-fail-on", "bad")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
