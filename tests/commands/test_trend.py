@@ -153,6 +153,13 @@ def test_the_gate_does_not_judge_a_newest_run_that_its_steps_do_not_describe(
     assert said in run.err
 
 
+@pytest.mark.parametrize("threshold", ["inf", "1e400", "nan"])
+def test_every_run_would_pass_an_infinite_threshold(threshold: str, run: Run) -> None:
+    write([*STEADY, 300.0])
+    assert run("trend", "n.jsonl", "--threshold", threshold) == 2
+    assert "--threshold" in run.err
+
+
 def test_a_line_says_how_well_the_steps_describe_the_recording(run: Run) -> None:
     events = [x("aten::mm", 0, 900), *(step(n, 3000 + 1000 * n, 1000) for n in range(3)), x("aten::mm", 3010, 2900)]
     for n in range(6):

@@ -136,6 +136,12 @@ def test_a_wrong_condition(text: str) -> None:
         parse_fail_if(text)
 
 
+def test_an_infinite_condition_is_refused() -> None:
+    """Every run would pass."""
+    with pytest.raises(PerfToolError, match=r"^--fail-if: the limit is too large$"):
+        parse_fail_if(f"slower:{'9' * 320}%")
+
+
 def test_formats_agree() -> None:
     result = compare(side(steps(100_000), kernel=10), side(steps(120_000), (OpTotal("x|y", 9, 1),), kernel=30))
     assert json.loads(render_diff_json(result))["verdict"] == "slower"

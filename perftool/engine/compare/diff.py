@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -94,11 +95,15 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
 
 
 def parse_fail_if(text: str) -> float:
-    """Parse a limit such as ``slower:5%`` into a share. Raise PerfToolError for anything else."""
+    """Parse a limit such as ``slower:5%`` into a share. Raise PerfToolError for anything else, and for
+    an infinite limit, which no run exceeds."""
     found = _FAIL_IF.fullmatch(text.strip())
     if found is None:
         raise PerfToolError(f"--fail-if {text!r}: expected slower:N%, such as slower:5%")
-    return float(found[1]) / 100
+    limit = float(found[1]) / 100
+    if math.isinf(limit):
+        raise PerfToolError("--fail-if: the limit is too large")
+    return limit
 
 
 def fails(comparison: Comparison, limit: float) -> bool:

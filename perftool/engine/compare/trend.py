@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatch
-from math import log
+from math import isinf, log
 from statistics import median
 
 from perftool.engine.compare.settings import named
@@ -58,12 +58,14 @@ def trend_of(
     """Judge ``metric`` over the ``last`` runs (of ``rank``) that are comparable with the newest run.
 
     ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, and ``threshold`` is in percent.
-    Raise SettingsError for an unknown metric, InputError if no run is left, and MissingExtraError if the
-    statistics library is missing.
+    Raise SettingsError for an unknown metric or an infinite threshold, which no run exceeds, InputError if no run is
+    left, and MissingExtraError if the statistics library is missing.
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
         raise SettingsError(f"{metric}: not a metric of the summary; docs/json.md lists the metrics")
+    if isinf(threshold):
+        raise SettingsError("--threshold: the limit is too large")
     chosen = [one for one in history.lines if only is None or fnmatch(one.name, only) or fnmatch(one.label, only)]
     lines = [line for line in chosen if line.at >= since]
     wanted = [line for line in lines if line.rank == rank]
