@@ -50,6 +50,8 @@ class RunSide:
     mostly missing kernels.
     ``rank_steps``: the number of complete steps by rank.
     ``recorded_per_step_ns``: the length of the recording per step, excluding partial steps; None if unknown.
+    ``warm_up_steps``: the number of warm-up steps, from the rank with the most.
+    ``with_warm_up_ns``: like ``recorded_per_step_ns``, but counts the warm-up steps after the start-up.
     ``device_ranks``: the ranks with work on an accelerator; None if unknown.
     ``lost_kernels``: by rank, if known, the share of kernel launches without device work in a median step.
     """
@@ -71,6 +73,8 @@ class RunSide:
     lost: tuple[str, ...] = ()
     rank_steps: Mapping[int, int] = field(default_factory=dict)
     recorded_per_step_ns: float | None = None
+    warm_up_steps: int = 0
+    with_warm_up_ns: float | None = None
     device_ranks: tuple[int, ...] | None = None
     lost_kernels: Mapping[int, float] = field(default_factory=dict)
 

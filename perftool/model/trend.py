@@ -35,6 +35,8 @@ class RunLine:
     ``steps_from``, ``step_unit``: the signal that separates steps, and the calls that make up a step; empty if
     unknown.
     ``recorded_per_step_ms``: the length of the recording per step, from the rank where it is largest; None if unknown.
+    ``warm_up_steps``: the number of warm-up steps, from the rank with the most; None if unknown.
+    ``with_warm_up_ms``: like ``recorded_per_step_ms``, but counts the warm-up steps after the start-up.
     ``lost_kernels_ratio``: the share of kernel launches without device work in the median step, from the rank where it
     is largest; None if unknown.
     """
@@ -54,6 +56,8 @@ class RunLine:
     step_unit: str = ""
     recorded_per_step_ms: float | None = None
     lost_kernels_ratio: float | None = None
+    warm_up_steps: int | None = None
+    with_warm_up_ms: float | None = None
 
     @property
     def at(self) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from perftool import __version__
-from perftool.engine.report.complete_steps import recorded_per_step
+from perftool.engine.report.complete_steps import recorded_per_step, warm_up_steps
 from perftool.model.report import RankSummary, Report
 from perftool.model.trend import LINE_VERSION, TIME_FORMAT
 from perftool.readers.files.finished import FileState
@@ -29,7 +29,9 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
         "world_size": report.run.world_size or len(report.ranks) or None, "folder": run_folder(report),
         "recorded": _recorded(report), "lost": sum(bool(read.loss) for read in report.inputs) + unrecognised,
         "steps_from": report.run.steps_from or "", "step_unit": report.run.step_unit or "",
-        "recorded_per_step_ms": _recorded_per_step_ms(report), "lost_kernels_ratio": _lost_kernels_ratio(report),
+        "recorded_per_step_ms": _recorded_per_step_ms(report), "warm_up_steps": warm_up_steps(report.steps),
+        "with_warm_up_ms": _recorded_per_step_ms(report, with_warm_up=True),
+        "lost_kernels_ratio": _lost_kernels_ratio(report),
     }  # fmt: skip
     if file is not None:
         head["file"] = file.to_json()
@@ -46,7 +48,8 @@ def render_unread_line(name: str, time: datetime) -> bytes:
     The line does not name the file, so that a restarted process tries to read the file again."""
     line = {
         **_start(name, time), "origin": "", "device": None, "world_size": None, "folder": "", "recorded": "", "lost": 1,
-        "steps_from": "", "step_unit": "", "recorded_per_step_ms": None, "lost_kernels_ratio": None, "rank": None,
+        "steps_from": "", "step_unit": "", "recorded_per_step_ms": None, "warm_up_steps": None, "with_warm_up_ms": None,
+        "lost_kernels_ratio": None, "rank": None,
         "metrics": {}, "findings": [],
     }  # fmt: skip
     return dump(line)
@@ -64,13 +67,13 @@ def _recorded(report: Report) -> str:
     return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime(TIME_FORMAT)
 
 
-def _recorded_per_step_ms(report: Report) -> float | None:
+def _recorded_per_step_ms(report: Report, *, with_warm_up: bool = False) -> float | None:
     """Return the length of the recording per step, in ms, of the rank where it is largest. ``trend`` compares this
     value, as ``diff --fail-if`` does. Return None for a server, where the value depends on the requests."""
     if report.run.steps_from == "iteration":
         return None
     recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}
-    ns = recorded_per_step(report.steps, recorded)
+    ns = recorded_per_step(report.steps, recorded, with_warm_up=with_warm_up)
     return None if ns is None else ns / NS_PER_MS
 
 

@@ -519,6 +519,41 @@ def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(
         assert " per step (base: 1.00 ms), but its median step grew less" in run.err
 
 
+def compiling(count: int, warm_up: int, slow_us: int = 200_000) -> bytes:
+    """A run of ``count`` steps of 20 ms. Its first ``warm_up`` steps compile, and take ``slow_us``."""
+    events, at = [], 0
+    for number in range(count):
+        dur = slow_us if number < warm_up else 20_000
+        events += [step(number, at, dur), x("aten::mm", at + dur - 19_000, 18_000)]
+        if number < warm_up:
+            events.append(x("_compile.compile_inner (dynamo_timed)", at + 1, dur - 20_000))
+        at += dur
+    return document(events)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "said"),
+    [
+        (compiling(20, 0), compiling(20, 10), "it has 10 warm-up steps (base: 0), and if all but the first 2 "
+                                              "count, its recording takes 100 ms per step (base: 20.0 ms)"),
+        (compiling(20, 3), compiling(20, 10), "it has 10 warm-up steps (base: 3), and if all but the first 2 "
+                                              "count, its recording takes 100 ms per step (base: 30.0 ms)"),
+        # A start-up of one or two steps, or a longer one that the base has, too.
+        (compiling(20, 0), compiling(20, 1, 5_000_000), ""),
+        (compiling(20, 0), compiling(20, 2, 5_000_000), ""),
+        (compiling(20, 10), compiling(20, 10), ""),
+        (compiling(20, 10), compiling(20, 10, 600_000), ""),
+        (compiling(60, 9), compiling(60, 10), ""),
+        (compiling(20, 10), compiling(20, 0), ""),
+    ],
+)  # fmt: skip
+def test_warm_up_steps_that_the_base_lacks_hide_no_time(run: Run, base: bytes, new: bytes, said: str) -> None:
+    Path("base.json").write_bytes(base)
+    Path("new.json").write_bytes(new)
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == (2 if said else 0)
+    assert said in run.err
+
+
 def test_a_report_without_the_length_of_the_recording_is_judged_by_its_steps(run: Run) -> None:
     for name, count in (("base", 10), ("new", 12)):
         saved = ("--select", "GAP101", "--output-format", "json", "-o", f"{name}.json")

@@ -139,6 +139,10 @@ def test_the_gate_fails_if_only_the_newest_run_shows_no_device_work(run: Run) ->
                                             "but its median step grew less"),
         ({"recorded_per_step_ms": 130.0}, 0, ""),
         ({"recorded_per_step_ms": 250.0, "metrics": {"step_time_ms": 240.0}}, 0, ""),
+        ({"warm_up_steps": 10, "with_warm_up_ms": 250.0}, 2, "it has 10 warm-up steps (usually 3), and if all but "
+                                            "the first 2 count, its recording takes 250 ms per step (usually 105 ms)"),
+        ({"warm_up_steps": 3, "with_warm_up_ms": 250.0}, 0, ""),
+        ({"warm_up_steps": 10, "with_warm_up_ms": 130.0}, 0, ""),
         ({"lost_kernels_ratio": 0.2}, 2, "it lacks 20.0 % of the kernels that its steps launched (usually 0.0 %)"),
         ({"lost_kernels_ratio": 0.04}, 0, ""),
     ],
@@ -146,9 +150,10 @@ def test_the_gate_fails_if_only_the_newest_run_shows_no_device_work(run: Run) ->
 def test_the_gate_does_not_judge_a_newest_run_that_its_steps_do_not_describe(
     last: dict[str, Any], code: int, said: str, run: Run
 ) -> None:
-    write(STEADY, recorded_per_step_ms=105.0, lost_kernels_ratio=0.0)
+    usual = {"recorded_per_step_ms": 105.0, "warm_up_steps": 3, "with_warm_up_ms": 105.0, "lost_kernels_ratio": 0.0}
+    write(STEADY, **usual)
     with Path("n.jsonl").open("a") as file:
-        file.write(line(9, 100.0, **{"recorded_per_step_ms": 105.0, "lost_kernels_ratio": 0.0, **last}))
+        file.write(line(9, 100.0, **{**usual, **last}))
     assert run("trend", "n.jsonl") == code
     assert said in run.err
 
@@ -168,6 +173,7 @@ def test_a_line_says_how_well_the_steps_describe_the_recording(run: Run) -> None
     assert run("analyze", "t.json", "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
     found = json.loads(Path("n.jsonl").read_text())
     assert (found["recorded_per_step_ms"], found["lost_kernels_ratio"]) == (2.0, 0.5)
+    assert (found["warm_up_steps"], found["with_warm_up_ms"]) == (0, 2.0)
 
 
 def test_the_gate_fails_if_the_newest_run_lacks_the_rank(run: Run) -> None:

@@ -15,7 +15,7 @@ from perftool.engine.compare.run_side import device_ranks, run_side, served_numb
 from perftool.engine.compare.settings import differences, named
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
-from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time, lost_to_warm_up
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.report.portable import make_portable, shown_paths
 from perftool.engine.rules.fingerprint import fingerprint
@@ -172,7 +172,10 @@ def _time_lost(base: RunSide, new: RunSide, limit: float) -> str:
     before, after = base.recorded_per_step_ns, new.recorded_per_step_ns
     if before is None or after is None or base.steps_from == "iteration":
         return ""
-    return lost_time("the new run", after, "base:", before, limit)
+    if lost := lost_time("the new run", after, "base:", before, limit):
+        return lost
+    before, after = base.with_warm_up_ns or before, new.with_warm_up_ns or after
+    return lost_to_warm_up("the new run", new.warm_up_steps, after, "base:", base.warm_up_steps, before, limit)
 
 
 def _stepped(side: RunSide) -> tuple[int, ...]:

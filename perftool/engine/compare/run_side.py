@@ -12,6 +12,7 @@ from perftool.engine.report.complete_steps import (
     mostly_incomplete,
     of_slowest_rank,
     recorded_per_step,
+    warm_up_steps,
 )
 from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
@@ -74,6 +75,8 @@ def run_side(
         ),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
         recorded_per_step_ns=recorded_per_step(steps, recorded_ns or {}),
+        warm_up_steps=warm_up_steps(steps),
+        with_warm_up_ns=recorded_per_step(steps, recorded_ns or {}, with_warm_up=True),
         device_ranks=worked,
         lost_kernels=lost_kernels or {},
     )

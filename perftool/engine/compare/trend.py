@@ -11,7 +11,7 @@ from math import isinf, log
 from statistics import median
 
 from perftool.engine.compare.settings import named
-from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time, lost_to_warm_up
 from perftool.errors import InputError, MissingExtraError, SettingsError
 from perftool.model.metrics import MetricKind, metric_kinds
 from perftool.model.trend import (
@@ -203,7 +203,15 @@ def _with_lost_time(newest: RunLine, runs: Sequence[RunLine], limit: float) -> s
     if after is None or step is None or not recorded or not steps or step > median(steps) * (1 + limit):
         return ""
     run, before = f"the newest run ({newest.label})", median(recorded)
-    return lost_time(run, after * NS_PER_MS, "usually", before * NS_PER_MS, limit)
+    if lost := lost_time(run, after * NS_PER_MS, "usually", before * NS_PER_MS, limit):
+        return lost
+    # Lines of earlier versions do not show warm-up steps.
+    warm_ups = [one.warm_up_steps for one in others if one.warm_up_steps is not None]
+    warmed = [one.with_warm_up_ms for one in others if one.with_warm_up_ms is not None]
+    if newest.warm_up_steps is None or newest.with_warm_up_ms is None or not warm_ups or not warmed:
+        return ""
+    after, before = newest.with_warm_up_ms * NS_PER_MS, median(warmed) * NS_PER_MS
+    return lost_to_warm_up(run, newest.warm_up_steps, after, "usually", median(warm_ups), before, limit)
 
 
 def _are_comparable(one: RunLine, newest: RunLine) -> bool:

@@ -13,6 +13,9 @@ from perftool.units import format_ns, format_ratio
 _CUT_OFF = 2
 # Steps are uneven if their mean and median differ by at least this share. The table _usual_steps uses the same limit.
 UNEVEN = 0.25
+# A start-up takes at most this many steps, as in the table _step_bounds. If a run has more warm-up steps, and more than
+# the run that it is compared with, it compiles anew.
+_START_UP = 2
 # A run is not compared with others if the share of kernels missing from its recording exceeds their share by more than
 # this. In every complete recording that we have seen, each launch in the median step has a kernel. The table
 # lost_kernels uses the same limit.
@@ -57,15 +60,23 @@ def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
     return max(_by_rank(counted(steps)).values(), key=lambda own: (_median_ns(own), -own[0].rank), default=[])
 
 
-def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
+def recorded_per_step(
+    steps: Iterable[Step], recorded_ns: Mapping[int, int], *, with_warm_up: bool = False
+) -> float | None:
     """The length of the recording per step in ns, from the rank where it is largest; None if it is unknown.
 
     Partial steps are not counted, and their length is subtracted (for an incomplete step, at most the median step).
-    ``recorded_ns`` maps ranks to the lengths of their recordings.
+    ``with_warm_up`` counts the warm-up steps after the start-up. ``recorded_ns`` maps ranks to the lengths of their
+    recordings.
     """
     own = _by_rank(step for step in steps if step.name != WHOLE_TRACE)
-    per_step = (_per_step(own[rank], length) for rank, length in recorded_ns.items() if rank in own)
+    per_step = (_per_step(own[rank], length, with_warm_up) for rank, length in recorded_ns.items() if rank in own)
     return max((ns for ns in per_step if ns is not None), default=None)
+
+
+def warm_up_steps(steps: Iterable[Step]) -> int:
+    """The number of warm-up steps, from the rank with the most."""
+    return max(Counter(step.rank for step in steps if step.left_out == "warm-up").values(), default=0)
 
 
 def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: float) -> str:
@@ -79,6 +90,19 @@ def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: fl
     return (
         f"{run} is not judged: its recording takes {format_ns(after_ns)} per step ({usual} {format_ns(before_ns)}), "
         "but its median step grew less, so time is lost between steps or in a few steps"
+    )
+
+
+def lost_to_warm_up(
+    run: str, after: int, after_ns: float, usual: str, before: float, before_ns: float, limit: float
+) -> str:
+    """A sentence if ``run`` has more warm-up steps (``after``) than a start-up takes and than usual (``before``), and
+    takes much longer per step if they count; otherwise empty. Time is then lost to compilation."""
+    if after <= max(_START_UP, before) or after_ns <= before_ns * (1 + limit + UNEVEN):
+        return ""
+    return (
+        f"{run} is not judged: it has {after:,} warm-up steps ({usual} {before:,g}), and if all but the first "
+        f"{_START_UP} count, its recording takes {format_ns(after_ns)} per step ({usual} {format_ns(before_ns)})"
     )
 
 
@@ -96,10 +120,13 @@ def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> floa
     return min(shares, default=None)
 
 
-def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
+def _per_step(steps: Sequence[Step], recorded_ns: int, with_warm_up: bool) -> float | None:
+    warm_up = [step for step in steps if step.left_out == "warm-up"]
+    late = {id(step) for step in sorted(warm_up, key=lambda step: step.ts_ns)[_START_UP:]} if with_warm_up else set()
     # Only the first and the last step can be truncated. If more steps are incomplete, they count as well.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
     left_out = [step for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
+    left_out = [step for step in left_out if id(step) not in late]
     count = len(steps) - len(left_out)
     usual_ns = _median_ns(counted(steps))
     left_out_ns = sum(min(one.dur_ns, usual_ns) if one.left_out == "incomplete" else one.dur_ns for one in left_out)

@@ -91,6 +91,7 @@ def _run_line(text: bytes) -> RunLine | None:
     # Earlier versions of the program did not write these keys.
     lost = found.get("lost", 0)
     per_step, lost_kernels = found.get("recorded_per_step_ms"), found.get("lost_kernels_ratio")
+    warm_up, with_warm_up = found.get("warm_up_steps"), found.get("with_warm_up_ms")
     metrics = _metrics(found.get("metrics"))
     whole = (
         all(isinstance(found.get(key), str) for key in ("time", "name"))
@@ -98,8 +99,8 @@ def _run_line(text: bytes) -> RunLine | None:
             isinstance(found.get(key, ""), str) for key in ("origin", "recorded", "folder", "steps_from", "step_unit")
         )
         and isinstance(found.get("device"), str | None)
-        and all(value is None or type(value) is int for value in (rank, world))
-        and all(map(_possible, (per_step, lost_kernels)))
+        and all(value is None or type(value) is int for value in (rank, world, warm_up))
+        and all(map(_possible, (per_step, with_warm_up, warm_up, lost_kernels)))
         and type(lost) is int
         and lost >= 0
         and isinstance(codes, list)
@@ -111,6 +112,7 @@ def _run_line(text: bytes) -> RunLine | None:
         found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", ""),
         found.get("recorded", ""), found.get("folder", ""), lost,
         found.get("steps_from", ""), found.get("step_unit", ""), per_step, lost_kernels,
+        warm_up, with_warm_up,
     )  # fmt: skip
 
 
