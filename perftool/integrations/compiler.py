@@ -5,18 +5,23 @@ that is called, also our hooks. PyTorch's own way, ``torch.compiler.disable``, i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar
 
 import torch
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-# The part of the compiler that is written in C. It exists without Dynamo.
-_FRAMES: Any = torch._C._dynamo.eval_frame
+# The part of the compiler that is written in C. It exists without Dynamo. It is private, so a version of PyTorch without
+# these functions must not fail: our code may then be compiled.
+_FRAMES: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 
 
 def uncompiled(function: _Function) -> _Function:
     """Decorate ``function`` so that neither it nor what it calls is compiled, wherever it is called."""
+
+    if not hasattr(_FRAMES, "set_eval_frame"):
+        return function
 
     @skipped
     @wraps(function)
@@ -36,10 +41,11 @@ def skipped(function: _Function) -> _Function:
     """Decorate ``function`` so that Dynamo does not compile it by itself. Dynamo may still compile what it calls, and
     inline it in other functions."""
     code = function.__code__
-    if hasattr(_FRAMES, "skip_code"):
-        _FRAMES.skip_code(code)
-    else:
-        # Newer versions of PyTorch.
-        actions = _FRAMES._FrameAction
-        _FRAMES.set_code_exec_strategy(code, _FRAMES._FrameExecStrategy(actions.SKIP, actions.DEFAULT))
+    with suppress(AttributeError, TypeError):
+        if hasattr(_FRAMES, "skip_code"):
+            _FRAMES.skip_code(code)
+        else:
+            # Newer versions of PyTorch.
+            actions = _FRAMES._FrameAction
+            _FRAMES.set_code_exec_strategy(code, _FRAMES._FrameExecStrategy(actions.SKIP, actions.DEFAULT))
     return function
