@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import torch
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-# The part of the compiler that is written in C. It exists without Dynamo. It is private, so a version of PyTorch without
-# these functions must not fail: our code may then be compiled.
+# The part of the compiler that is written in C. It exists without Dynamo. It is private, so other versions of PyTorch
+# may lack these functions. Our code may then be compiled, but works.
 _FRAMES: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 
 
