@@ -2,7 +2,8 @@
 -- shapes.
 --
 -- Only the recorders of this program measure this, right after the recording, on the same machine and with as many
--- threads (docs/recording.md). Each time is the shortest of several calls. BF16 includes the casts of weights.
+-- threads (docs/recording.md). Each time is the shortest of several calls. If calls differ in the strides of
+-- their operands, it is the mean over them. BF16 includes the casts of weights.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
