@@ -135,7 +135,7 @@ def test_a_finding_precedes_python_that_may_be_waiting_for_a_core(tmp_path: Path
     assert report.advice[0].gain is not None
     # The bound is the time of the loop.
     assert report.advice[0].gain.ns_per_step == 29_990_000
-    assert report.verdict.headline.startswith("Up to 30.0 ms of each 60.0 ms step is lost: the optimizer ")
+    assert report.verdict.headline.startswith("Up to 50.0 % of each step is lost: the optimizer ")
     assert report.verdict.caveats.startswith("The machine was overloaded: ")
 
 

@@ -70,7 +70,8 @@ def verdict(run: VerdictInput) -> Verdict:
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     mean_ns = run.run.mean_step_ns
     usual_ns = mean_ns or int(median_step_ns(run.steps))
-    whole = _Whole(usual_ns, int(summary["steps"].value or 0), run.run.step_word, bool(mean_ns))
+    steps = int(summary["steps"].value or 0)
+    whole = _Whole(usual_ns, steps, run.run.step_word, bool(mean_ns), is_overloaded(findings))
     first = next(
         (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= NOTICEABLE)),
         None,
@@ -132,12 +133,20 @@ def verdict(run: VerdictInput) -> Verdict:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording."""
+    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording. If the
+    machine was ``overloaded``, other steps are shorter, so a share is said instead of a time."""
 
     ns: int
     steps: int
     word: str
     mean: bool = False
+    overloaded: bool = False
+
+    def share(self, loss_ns: int) -> str:
+        """A loss as text, with the time that it is part of."""
+        if self.overloaded and self.steps:
+            return f"{format_ratio(loss_ns / self.ns)} of {'the' if self.steps == 1 else 'each'} {self.word}"
+        return f"{format_ns(loss_ns)} of {self}"
 
     def __str__(self) -> str:
         if not self.steps:
@@ -287,7 +296,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
         return f"{spent} goes to {spent_on}."
     if gain and whole.ns:
         predicted = first.whole_gain is not None and first.whole_gain.kind == "predicted"
-        lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
+        lost = f"{'' if predicted else 'Up to '}{whole.share(gain)}"
         # A fix for device work saves time that the device spends working, so this time is not called lost.
         what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"
         return f"{lost} {what}{' (predicted)' if predicted else ''}: {_lower(title)}."
