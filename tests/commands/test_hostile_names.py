@@ -172,7 +172,8 @@ def test_a_line_feed_in_a_name_begins_no_line(tmp_path: Path, run: Run) -> None:
     (folder / "t.json").write_bytes(_busy_trace())
     (folder / "x\nforged.json.xz").write_bytes(b"")
     (folder / "l\nforged.json").symlink_to("nowhere")
-    assert run("lint", "folder", "--select", "TRC109") == 0
+    # A trace that is a broken link does not pass a gate.
+    assert run("lint", "folder", "--select", "TRC109") == 2
     assert run.err.count("forged") == 2
     assert not re.findall(r"^\s*forged", run.err, re.MULTILINE)
     shown = render_notebook(perftool.analyze(tmp_path / "t.json"))
