@@ -143,6 +143,18 @@ def test_unused_work_of_a_module_is_named_by_the_line_that_calls_the_module() ->
     assert lines(one) == [("meta.py", 94, "forward", 400_000), ("meta.py", 66, "forward", 180_000)]
 
 
+def test_the_examples_and_lines_of_slow_steps_are_not_those_of_other_steps() -> None:
+    durations = [1000, 4000, 4000, 9000, 4000, 5000, 9500, 4000]
+    begins = [sum(durations[:number]) for number in range(len(durations))]
+    events = [step(number, at, dur) for number, (at, dur) in enumerate(zip(begins, durations, strict=True))]
+    for at, dur in zip(begins[1:], durations[1:], strict=True):
+        events += [function("train.py(10): train", at + 100, dur - 300), function("data.py(3): load", at + 200, 1000)]
+    one = found("STP101", *events)
+
+    assert [place.step for place in one.related] == [6, 3]
+    assert lines(one) == [("train.py", 10, "train", 15_900_000), ("data.py", 3, "load", 2_000_000)]
+
+
 def test_the_body_of_a_loop_counts_for_the_function_with_the_loop() -> None:
     body = [function("images.py(5): normalize", 10 + 20 * n, 18) for n in range(20)]
     inner = [function("images.py(9): scale", 12 + 20 * n, 10) for n in range(20)]
