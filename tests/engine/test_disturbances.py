@@ -42,6 +42,19 @@ def test_a_wait_for_a_core_is_said_before_it_overloads_the_machine(tmp_path: Pat
     assert (WAITED in found) is said
 
 
+@pytest.mark.parametrize(
+    ("workers", "cpu_ns", "said"),
+    [(2, 4000, ", while the run's own loader workers used 4.00 us of CPU time."),
+     (0, 7000, ", while the run's own child processes used 7.00 us of CPU time."), (2, 3000, ".")],
+    ids=["loader workers", "other children", "children that were busy for less than half of the wait"],
+)  # fmt: skip
+def test_child_processes_that_used_the_core(tmp_path: Path, workers: int, cpu_ns: int, said: str) -> None:
+    threads = [{"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 8000}]
+    window = {"wall_ns": 100_000, "cpu_ns": 80_000, "workers_cpu_ns": cpu_ns, "threads": threads}
+    found = caveats(tmp_path, machine={"cores_allowed": 1}, window=window, process={"loader_workers": workers})
+    assert WAITED.rstrip(".") + said in found
+
+
 def test_a_hypervisor_that_takes_the_cores_is_named(tmp_path: Path) -> None:
     threads = [{"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 3000}]
     window = {"wall_ns": 100_000, "threads": threads, "stolen_ns": 16_000}

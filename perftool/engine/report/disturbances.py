@@ -8,8 +8,12 @@ from perftool.units import format_bytes, format_ns, format_ratio
 
 # A wait with a smaller share of the time is not mentioned.
 _WEIGHTY = 0.05
+# Child processes that took this share of the waiting time on the cores are its likely reason.
+_CAUSING = 0.5
 _WAITED = """
-SELECT l.overload_ns, l.overload_ns / l.wall_ns AS share, m.stolen_ns / m.cores > coalesce(m.delay_ns, 0) AS stolen
+SELECT l.overload_ns, l.overload_ns / l.wall_ns AS share, m.stolen_ns / m.cores > coalesce(m.delay_ns, 0) AS stolen,
+       CASE WHEN m.own_ns - m.process_ns >= $causing * l.overload_ns THEN m.own_ns - m.process_ns END AS children_ns,
+       CASE WHEN m.loader_workers > 0 THEN 'loader workers' ELSE 'child processes' END AS children
 FROM machine_loads AS l JOIN machines AS m USING (rank)
 WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT l.overloaded AND l.overload_ns > $weighty * l.wall_ns
 """
@@ -29,15 +33,19 @@ _LENGTHENED = 1.05
 
 def waiting_sentence(store: TraceStore) -> str:
     """A sentence about a thread of the first rank that waited for a core for some time, or about a hypervisor that took
-    the core; empty if that time is short, or so long that the machine counts as overloaded (TRC111)."""
+    the core; empty if that time is short, or so long that the machine counts as overloaded (TRC111). The sentence names
+    the run's own child processes if they were busy for most of that time."""
     store.build(["machine_loads", "machines"])
-    rows = store.select(_WAITED, {"weighty": _WEIGHTY})
+    rows = store.select(_WAITED, {"weighty": _WEIGHTY, "causing": _CAUSING})
     if not rows:
         return ""
     share, waited = format_ratio(rows[0]["share"]), format_ns(rows[0]["overload_ns"])
     if rows[0]["stolen"]:
         return f"A hypervisor withheld the cores of the run for {share} of the recorded time ({waited})."
-    return f"A thread of the run waited for a core for {share} of the recorded time ({waited})."
+    sentence = f"A thread of the run waited for a core for {share} of the recorded time ({waited})"
+    if rows[0]["children_ns"]:
+        sentence += f", while the run's own {rows[0]['children']} used {format_ns(rows[0]['children_ns'])} of CPU time"
+    return f"{sentence}."
 
 
 def growing_sentence(store: TraceStore) -> str:
