@@ -226,7 +226,11 @@ def _idle_notes(result: LintReport) -> list[str]:
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
     here = {(found.finding.code, found.finding.subject) for found in result.active}
     if any((entry.code, entry.subject) in here for entry in result.stale):
-        advice.insert(0, "--baseline-paths accepts a finding only in its own file: record to the same path each time")
+        advice.insert(
+            0,
+            "--baseline-paths accepts a finding only in the file that its entry names: "
+            "record to the same path each time",
+        )
     return [*ignores, *notes, *advice]
 
 

@@ -41,8 +41,9 @@ class CliSettings:
     """
 
     top: int | None = row(
-        None, "Findings to show; by default, as many as fit the screen", panel=OUTPUT, metavar="N", on=_REPORTS, least=1
-    )
+        None, "Findings to show; by default, as many as fit on the screen",
+        panel=OUTPUT, metavar="N", on=_REPORTS, least=1,
+    )  # fmt: skip
     full: bool = row(False, "Print every table, not just the short report", panel=OUTPUT, on=(*_REPORTS, ROOT))
     summary_jsonl: str | None = row(
         None, "Append the metrics to FILE, for trend: one line for the run and one per rank",

@@ -982,7 +982,7 @@ def test_findings_accepted_under_another_path_are_reported(run: Run) -> None:
     )
     assert run("lint", "next", "--select", "RCP102", "--baseline", "accepted.json") == 1
     assert run.err.splitlines()[1:] == [
-        "--baseline-paths accepts a finding only in its own file: record to the same path each time",
+        "--baseline-paths accepts a finding only in the file that its entry names: record to the same path each time",
         "rewrite the baseline with --write-baseline to drop them",
     ]
 

@@ -36,8 +36,9 @@ def claimed_once(
     A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
     are the codes, or code prefixes, of its causes. A finding that ``explains`` the main cause in the symptom's evidence
     takes precedence. For a symptom about idle time, a finding explains at most the idle time that both attribute to the
-    same causes. Findings of the rules ``over_ranks`` are causes on all ranks. If the cause was found by one of the
-    rules ``blaming`` ranks, the symptom's message states how much of its time is spent waiting for these ranks.
+    same causes. A finding of a rule in ``over_ranks`` can explain symptoms on any rank. If the cause was found by a
+    rule in ``blaming``, which names ranks that others wait for, the symptom's message states how much of its time is
+    spent waiting for them.
     """
     numbered = [(number, found) for number, found in enumerate(findings) if found.gain]
     everywhere = [one for one in numbered if one[1].rank is None or one[1].code in over_ranks]
@@ -83,10 +84,10 @@ def ranked(
     """Rank ``findings`` by gain or, without a gain, by the waiting time of requests (as a share of ``step_ns``).
     Findings with neither come last: those with advice first, then by severity.
 
-    Findings of the rules ``blaming`` stragglers precede all others, because other ranks cannot be faster than the one
-    they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose bound does not prove a
-    larger gain. A symptom follows a cause of about the same size. Findings with the same fix are adjacent, and rank by
-    the total gain of that fix.
+    Findings of the rules in ``blaming``, which name stragglers, precede all others, because other ranks cannot be
+    faster than the one they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose
+    bound does not prove a larger gain. A symptom follows a cause of about the same size. Findings with the same fix are
+    adjacent, and rank by the total gain of that fix.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:

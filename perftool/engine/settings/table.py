@@ -181,7 +181,7 @@ class Keys:
         None, "Hide findings that this baseline file accepts", panel=GATE, metavar="FILE", on=("lint",), path=True
     )
     baseline_paths: bool = row(
-        False, "Accept a finding only in the file of its baseline entry", panel=GATE, on=("lint",)
+        False, "Accept a finding only in the file that its baseline entry names", panel=GATE, on=("lint",)
     )
     budgets: Mapping[str, Any] = row({}, 'Limits on metrics, such as step_time_ms = "<= 120"')
     min_severity: str = row(

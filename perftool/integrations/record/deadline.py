@@ -19,7 +19,8 @@ from perftool.model.usage import resident_bytes
 _INTERVAL_S = 0.05
 # Growth below this is harmless: the trace then needs about a GiB.
 _HARMLESS_BYTES = 16 << 20
-# The share of the free memory by which the process may grow. Tensors may take most of it.
+# The process may grow by this share of the free memory, because most of the growth may be tensors instead of recorded
+# calls.
 _SHARE = 0.25
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 # Makes the main thread call a C function at its next Python instruction. Returns 0 on success.

@@ -47,7 +47,8 @@ NEWEST = "newest"
 UNREADABLE = "skipped, because it is not a readable trace"
 LEAVE_OUT = "exclude it with --exclude, or name the files to read"
 _PICK_ONE = f"pick a recording with --run NAME or --run {NEWEST}, or join all with --as-one-run"
-# If a run's traces are smaller than this share of other runs' traces, it crashed early.
+# A run whose traces are smaller, on average, than this share of the traces of the largest similar run is taken to have
+# crashed early.
 _BROKEN_OFF_SHARE = 0.1
 _BY_NAME = "pick a recording with --run NAME"
 _NAME_IT = "name the file to check"

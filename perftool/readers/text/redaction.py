@@ -188,7 +188,7 @@ class _Search:
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
-        # The length to try after all longer parts have failed to match; 0 if no part is this short.
+        # SHORTEST if some part has that length, otherwise 0. It is tried after all longer parts have failed to match.
         self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))

@@ -13,7 +13,7 @@ _ORDER: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)
 
 @dataclass(frozen=True)
 class Choice:
-    """Which findings to show: at most ``top`` (if None, as many as fit the screen), of at least ``severity``."""
+    """Which findings to show: at most ``top`` (if None, as many as fit on the screen), of at least ``severity``."""
 
     top: int | None = None
     severity: str = "info"

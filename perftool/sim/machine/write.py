@@ -74,8 +74,8 @@ def require_replaceable(trace: Path, log: Path, metrics: Path) -> None:
 
     Nothing in a metrics file says that it is simulated, so the trace and the log next to it must say so.
     """
-    # Another process may write these files at the same time, the metrics last. So check that a file exists before
-    # reading it.
+    # Another process may be writing these files; it writes the metrics last. The checks are functions, so that the
+    # trace and the log are read only after the metrics file was found: both are complete by then.
     checks: dict[Path, Callable[[], bool]] = {
         trace: lambda: _is_simulated_trace(trace),
         log: lambda: _is_simulated_log(log),

@@ -71,7 +71,8 @@ work AS (
            CASE engine WHEN 'MME' THEN 1 WHEN 'TPC' THEN 2 ELSE 3 END AS class
     FROM rounds
 ),
--- The engines that hide the work of each class: the other compute engine, or both compute engines.
+-- The engines that can hide work: for the MME (class 1) and the TPCs (2), the other of the two; for all other engines
+-- (3), both.
 compute AS (
     SELECT rank, unnest(CASE engine WHEN 'TPC' THEN [1, 3] ELSE [2, 3] END) AS class, ts, "end"
     FROM device_ops WHERE valid AND engine IN ('MME', 'TPC')
