@@ -66,6 +66,7 @@ class RepeatedCalls:
         # Each module that repeats calls. None if no step was examined.
         self.found: list[dict[str, Any]] | None = None
         self._hook: GlobalHook | None = None
+        self._limit = 0
         self._code: CodeType | None = None
         self._thread = 0
         self._forget()
@@ -78,6 +79,9 @@ class RepeatedCalls:
                 self._code = torch.nn.Module.__call__.__code__
                 self._thread = threading.get_ident()
                 self._hook = GlobalHook(self._called, partial(register_module_forward_hook, with_kwargs=True))
+                # With a hook, PyTorch needs four frames for a call of a module instead of three.
+                self._limit = sys.getrecursionlimit()
+                sys.setrecursionlimit(self._limit * 3 // 2)
 
     def end(self) -> None:
         """Stop, and set ``found``. Without ``begin``, do nothing."""
@@ -91,6 +95,10 @@ class RepeatedCalls:
         self._forget()
         if self._hook is not None:
             self._hook.remove()
+            # The program may have changed the limit, and the stack may be too deep for the old one.
+            if sys.getrecursionlimit() == self._limit * 3 // 2:
+                with suppress(RecursionError):
+                    sys.setrecursionlimit(self._limit)
 
     def _forget(self) -> None:
         self._calls = self._states = 0
