@@ -316,6 +316,9 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     for file in everything:
         if _must_be_read(file) and not is_kept(file) and wanted.allows(str(file)):
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
+        elif file.is_symlink() and not (is_trace_name(file.name) or file.exists()) and wanted.allows(str(file)):
+            # It may lead to the folder of a rank, or to a profiler table.
+            unread.append(f"{file} is {irregular_kind(file)}, and was not read")
     # There is already a sentence about an irregular file that is named like a trace.
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items() if not is_trace_name(file)]
     profiled = newest_profiles(path, tables, stated_device)
@@ -379,9 +382,11 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
 
 
 def _must_be_read(file: Path) -> bool:
-    """Whether a file is named like a trace or like another file of a run, so that a gate needs its contents."""
+    """Whether a file is named like a trace or like another file of a run, so that a gate needs its contents. Editors
+    mark an open file by a broken link with a hidden name."""
     name = file.name
-    return is_trace_name(name) or is_part(name) or is_named_like_dump(file) or is_named_like_measurement(file)
+    is_named = is_trace_name(name) or is_part(name) or is_named_like_dump(file) or is_named_like_measurement(file)
+    return is_named and not name.startswith(".")
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:

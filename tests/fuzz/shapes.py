@@ -368,6 +368,50 @@ def _distances(number: Callable[[int], int]) -> bytes:
     return document(events)
 
 
+def _slices(number: Callable[[int], int]) -> bytes:
+    """Products of which a slice is used. The products and their backward functions have the sequence number ``number``,
+    and the first product contains an op for each of them."""
+    count, events = 2_000, _steps(3, 200_000)
+    events += [x("aten::add", 5 * at + 1, 3) for at in range(count)]
+    for at in range(count):
+        product, sliced = ({"Sequence number": of, "Fwd thread id": 0} for of in (number(at), count + number(at)))
+        begin = 20_000 + 20 * at
+        sizes, whole, part = [[100, 50], [50, 100]], [[100, 100]], [[10, 100]]
+        events += [
+            x("aten::mm", 0 if at == 0 else begin, 5 * count if at == 0 else 8, **{"Input Dims": sizes}, **product),
+            x("aten::slice", begin + 10, 2, **{"Input Dims": whole}, **sliced),
+            x("SliceBackward0", 80_000 + 50 * at, 2, tid=2, **{**sliced, "Input Dims": part, "Fwd thread id": 1}),
+            x("MmBackward0", 80_005 + 50 * at, 20, tid=2, **{**product, "Input Dims": whole, "Fwd thread id": 1}),
+            x("aten::mm", 80_006 + 50 * at, 18, tid=2, **{"Input Dims": [[50, 100], [100, 100]]}),
+        ]
+    return document(events)
+
+
+def _derivatives(number: Callable[[int], int]) -> bytes:
+    """Backward passes of one function each, which records an op. Both have the sequence number ``number``."""
+    count, events = 12_000, _steps(3, 400_000)
+    for at in range(count):
+        of = {"Sequence number": number(at)}
+        events += [
+            x("aten::ones_like", 30 * at, 3, **{"Input Dims": [[100]]}),
+            x("autograd::engine::evaluate_function: MmBackward0", 30 * at + 4, 20, **of, **{"Fwd thread id": 1}),
+            x("aten::mm", 30 * at + 6, 10, **of, **{"Input Dims": [[50, 100], [100, 100]], "Fwd thread id": 0}),
+        ]
+    return document(events)
+
+
+def _network_passes(passes: int) -> bytes:
+    """Gradients of different shapes, computed in ``passes`` backward passes, and one step of an optimizer that changes
+    as many tensors."""
+    count, events = 6_000, _steps(3, 120_000)
+    for at in range(count):
+        if at % (count // passes) == 0:
+            events += [x("aten::mm", 10 * at, 3, **{"Input Dims": [[100, 100], [100, 100]]})]
+        events += [x("torch::autograd::AccumulateGrad", 10 * at + 4, 3, **{"Input Dims": [[at + 1, 3]]})]
+        events += [x("aten::add_", 60_002 + 8 * at, 3, **{"Input Dims": [[at + 1, 3], [at + 1, 3], []]})]
+    return document([*events, x("Optimizer.step#SGD.step", 60_000, 50_000, "user_annotation")])
+
+
 def _embeddings(height: Callable[[int], int]) -> bytes:
     """Lookups in tables of ``height`` rows, their backward passes, and matmuls."""
     events = [*_steps(5, 1_500_000), x("Optimizer.step#SGD.step", 1_500_000 - 20, 10, "user_annotation")]
@@ -574,6 +618,9 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "positions of many shapes": (
         "t.json", lambda: _positions(lambda at: ([1, 5], at)), lambda: _positions(lambda at: ([0, at + 2], at)),
     ),
+    "sliced products of one number": ("t.json", lambda: _slices(lambda at: at), lambda: _slices(lambda _: 7)),
+    "derivatives of one number": ("t.json", lambda: _derivatives(lambda at: at), lambda: _derivatives(lambda _: 7)),
+    "passes through a network": ("t.json", lambda: _network_passes(2), lambda: _network_passes(6_000)),
     "distances of one number": ("t.json", lambda: _distances(lambda at: at), lambda: _distances(lambda _: 7)),
     "nodes of one number": ("t.json", lambda: _numbered(lambda at: at), lambda: _numbered(lambda _: 7)),
     "tables of many heights": (

@@ -237,6 +237,17 @@ def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
     assert find_inputs([str(runs)]).notes[0].endswith("3 more were not read for similar reasons")
 
 
+def test_a_note_names_broken_links_that_may_lead_to_a_rank(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    # Editors mark an open file by the last one.
+    links = ["rank1", "accel1.csv", ".#rank0.json"]
+    for name in links:
+        (tmp_path / name).symlink_to("nothing")
+    found = find_inputs([str(tmp_path)])
+    assert all(found.notes[0].count(f"{tmp_path}/{name} is a broken link, and was not read") == 1 for name in links)
+    assert not found.doubts
+
+
 @pytest.mark.parametrize(
     "name",
     ["rank1.json.xz", "rank1.JSON.BZ2", "rank1.json.zstd", "rank1.json.Z", "rank1.json.1", "rank1.trace.gz",
