@@ -370,16 +370,16 @@ def _distances(number: Callable[[int], int]) -> bytes:
 
 def _slices(number: Callable[[int], int]) -> bytes:
     """Products of which a slice is used. The products and their backward functions have the sequence number ``number``,
-    and the first product contains an op for each of them."""
+    and the last product contains an op for each of them."""
     count, events = 2_000, _steps(3, 200_000)
-    events += [x("aten::add", 5 * at + 1, 3) for at in range(count)]
+    events += [x("aten::add", 20 * count + 5 * at + 1, 3) for at in range(count)]
     for at in range(count):
         product, sliced = ({"Sequence number": of, "Fwd thread id": 0} for of in (number(at), count + number(at)))
-        begin = 20_000 + 20 * at
+        begin, dur = (20 * at, 8) if at < count - 1 else (20 * count, 5 * count)
         sizes, whole, part = [[100, 50], [50, 100]], [[100, 100]], [[10, 100]]
         events += [
-            x("aten::mm", 0 if at == 0 else begin, 5 * count if at == 0 else 8, **{"Input Dims": sizes}, **product),
-            x("aten::slice", begin + 10, 2, **{"Input Dims": whole}, **sliced),
+            x("aten::mm", begin, dur, **{"Input Dims": sizes}, **product),
+            x("aten::slice", begin + dur + 2, 2, **{"Input Dims": whole}, **sliced),
             x("SliceBackward0", 80_000 + 50 * at, 2, tid=2, **{**sliced, "Input Dims": part, "Fwd thread id": 1}),
             x("MmBackward0", 80_005 + 50 * at, 20, tid=2, **{**product, "Input Dims": whole, "Fwd thread id": 1}),
             x("aten::mm", 80_006 + 50 * at, 18, tid=2, **{"Input Dims": [[50, 100], [100, 100]]}),
