@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import gzip
+import inspect
 import json
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -305,6 +307,22 @@ def test_a_failing_module_disturbs_nothing() -> None:
                 network(X)
 
     assert seen(program) == [("Linear_0", 2, 1)]
+
+
+def test_a_recursive_module_may_be_as_deep_as_without_the_hook() -> None:
+    class Recursive(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor, depth: int) -> torch.Tensor:
+            return self.layer(self(x, depth - 1)) if depth else x
+
+    module, limit = Recursive(), sys.getrecursionlimit()
+    left = limit - len(inspect.stack()) - 60
+    # Without a hook, a call takes four levels of recursion.
+    assert seen(lambda: module(X, left // 4)) == []
+    assert sys.getrecursionlimit() == limit
 
 
 @pytest.mark.parametrize(("kind", "count"), [("stats", "unique_graphs"), ("frames", "total")])

@@ -79,7 +79,7 @@ class RepeatedCalls:
                 self._code = torch.nn.Module.__call__.__code__
                 self._thread = threading.get_ident()
                 self._hook = GlobalHook(self._called, partial(register_module_forward_hook, with_kwargs=True))
-                # With a hook, PyTorch needs four frames for a call of a module instead of three.
+                # With a hook, the call of a module takes five levels of recursion instead of four.
                 self._limit = sys.getrecursionlimit()
                 sys.setrecursionlimit(self._limit * 3 // 2)
 
