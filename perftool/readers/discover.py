@@ -318,7 +318,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
         elif file.is_symlink() and not (is_trace_name(file.name) or file.exists()) and wanted.allows(str(file)):
             # It may lead to the folder of a rank, or to a profiler table.
-            unread.append(f"{file} is {irregular_kind(file)}, and was not read")
+            unread.append(irregular_text(file))
     # There is already a sentence about an irregular file that is named like a trace.
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items() if not is_trace_name(file)]
     profiled = newest_profiles(path, tables, stated_device)

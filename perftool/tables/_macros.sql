@@ -181,3 +181,15 @@ CREATE MACRO node_dtype(dtype) AS
          WHEN regexp_matches(dtype, '^(f16|fp16|float16|syn_type_fp16)$', 'i') THEN 'fp16'
          WHEN regexp_matches(dtype, '^(f32|fp32|float32|float|single|syn_type_float|syn_type_single)$', 'i') THEN 'fp32'
          WHEN regexp_matches(dtype, '^(hf8|f8|fp8|fp8_143|fp8_152|float8.*|syn_type_fp8.*)$', 'i') THEN 'fp8' END;
+
+-- Returns a row (rank, module) for each class of modules that may be trained: a backward pass may go through a call of
+-- the class, or of another class with the same forward function. The source has the columns of module_calls.
+CREATE MACRO trained_classes(calls) AS TABLE (
+    WITH shared AS (
+        SELECT DISTINCT rank, file, line FROM query_table(calls) WHERE differentiated IS DISTINCT FROM false AND file IS NOT NULL
+    )
+    SELECT DISTINCT c.rank, c.module
+    FROM query_table(calls) AS c
+    LEFT JOIN shared AS s ON s.rank = c.rank AND s.file = c.file AND s.line IS NOT DISTINCT FROM c.line
+    WHERE c.differentiated IS DISTINCT FROM false OR s.rank IS NOT NULL
+);

@@ -125,8 +125,9 @@ def _per_step(steps: Sequence[Step], recorded_ns: int, with_warm_up: bool) -> fl
     late = {id(step) for step in sorted(warm_up, key=lambda step: step.ts_ns)[_START_UP:]} if with_warm_up else set()
     # Only the first and the last step can be truncated. If more steps are incomplete, they count as well.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
-    left_out = [step for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
-    left_out = [step for step in left_out if id(step) not in late]
+    left_out = [
+        step for step in steps if step.partial and id(step) not in late and (are_cut or step.left_out != "incomplete")
+    ]
     count = len(steps) - len(left_out)
     usual_ns = _median_ns(counted(steps))
     left_out_ns = sum(min(one.dur_ns, usual_ns) if one.left_out == "incomplete" else one.dur_ns for one in left_out)

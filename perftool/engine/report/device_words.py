@@ -141,21 +141,21 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
     top = run.device_ops[0]
     if top.share < _LARGEST:
         return (named_parts(run),)
-    reached = _reached(run.top_reached)
-    # On an overloaded machine, only the calls after the recording show how fast the op is.
-    if not reached and run.on_cpu.repeated is not None:
-        reached = f" ({_reached(run.on_cpu.repeated).removeprefix(', ')}, when repeated after the recording)"
+    reached = ""
+    if run.top_reached is not None:
+        reached = f", {_reached(run.top_reached)}"
+    elif run.on_cpu.repeated is not None:
+        # On an overloaded machine, only the calls after the recording show how fast the op is.
+        reached = f" ({_reached(run.on_cpu.repeated)}, when repeated after the recording)"
     enclosing = f", {run.on_cpu.enclosing}" if run.on_cpu.enclosing else ""
     most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{reached}{enclosing}."
     return most, named_parts(run)
 
 
-def _reached(ratio: float | None) -> str:
-    """A clause about the share of its peak that an op reaches; empty if unknown. The peak is measured with matmuls, and
-    convolutions may be a little faster."""
-    if ratio is None:
-        return ""
-    return f", at {format_ratio(ratio)} of the machine's peak" if ratio <= 1 else ", at the machine's measured peak"
+def _reached(ratio: float) -> str:
+    """A clause about the share of its peak that an op reaches. The peak is measured with matmuls, and convolutions may
+    be a little faster."""
+    return f"at {format_ratio(ratio)} of the machine's peak" if ratio <= 1 else "at the machine's measured peak"
 
 
 def named_parts(run: VerdictInput) -> str:

@@ -145,16 +145,19 @@ class _Whole:
     def share(self, loss_ns: int) -> str:
         """A loss as text, with the time that it is part of."""
         if self.overloaded and self.steps:
-            return f"{format_ratio(loss_ns / self.ns)} of {'the' if self.steps == 1 else 'each'} {self.word}"
+            return f"{format_ratio(loss_ns / self.ns)} of {self._article} {self.word}"
         return f"{format_ns(loss_ns)} of {self}"
 
     def __str__(self) -> str:
         if not self.steps:
             return f"the {format_ns(self.ns)} recorded"
-        which = "the" if self.steps == 1 else "each"
         if self.mean:
-            return f"{which} {self.word} ({format_ns(self.ns)} on average)"
-        return f"{which} {format_ns(self.ns)} {self.word}"
+            return f"{self._article} {self.word} ({format_ns(self.ns)} on average)"
+        return f"{self._article} {format_ns(self.ns)} {self.word}"
+
+    @property
+    def _article(self) -> str:
+        return "the" if self.steps == 1 else "each"
 
 
 # If a single stretch accounts for more than this share of the lost time, the loss may have happened only once.

@@ -66,7 +66,7 @@ class RepeatedCalls:
         # Each module that repeats calls. None if no step was examined.
         self.found: list[dict[str, Any]] | None = None
         self._hook: GlobalHook | None = None
-        self._limit = 0
+        self._limit = self._raised = 0
         self._code: CodeType | None = None
         self._thread = 0
         self._forget()
@@ -81,7 +81,8 @@ class RepeatedCalls:
                 self._hook = GlobalHook(self._called, partial(register_module_forward_hook, with_kwargs=True))
                 # With a hook, the call of a module takes five levels of recursion instead of four.
                 self._limit = sys.getrecursionlimit()
-                sys.setrecursionlimit(self._limit * 3 // 2)
+                self._raised = self._limit * 3 // 2
+                sys.setrecursionlimit(self._raised)
 
     def end(self) -> None:
         """Stop, and set ``found``. Without ``begin``, do nothing."""
@@ -96,7 +97,7 @@ class RepeatedCalls:
         if self._hook is not None:
             self._hook.remove()
             # The program may have changed the limit, and the stack may be too deep for the old one.
-            if sys.getrecursionlimit() == self._limit * 3 // 2:
+            if sys.getrecursionlimit() == self._raised:
                 with suppress(RecursionError):
                     sys.setrecursionlimit(self._limit)
 
