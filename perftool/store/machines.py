@@ -160,6 +160,19 @@ def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[A
     return list(rows.values())
 
 
+def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``padded_inputs``: the padding in the sequences that embeddings looked up."""
+    rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for rank, found in _recorded(metadata):
+        for one in map(_object, _list(found.get("padded_inputs"))[:_MOST_MODULES]):
+            path, sizes = one.get("path"), [_whole(one, name) for name in ("vocabulary", "width")]
+            tokens, padded, cut = (_whole(one, name) for name in ("tokens", "padded", "cut"))
+            known = isinstance(path, str) and len(path) <= _LONGEST_PATH and None not in sizes
+            if known and tokens and padded and cut is not None and cut <= padded < tokens:
+                rows.setdefault((rank, path, *sizes), (rank, path, *sizes, tokens, padded, cut))
+    return list(rows.values())
+
+
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``machine_threads``: the threads for which a trace contains CPU times."""
     rows = []

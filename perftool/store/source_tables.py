@@ -17,6 +17,7 @@ from perftool.store.machines import (
     machines_of,
     memory_faults_of,
     op_speeds_of,
+    padded_inputs_of,
     repeated_calls_of,
     threads_of,
 )
@@ -48,6 +49,7 @@ def source_tables(
         "memory_faults": memory_faults_of(metadata),
         "op_speeds": op_speeds_of(metadata),
         "repeated_calls": repeated_calls_of(metadata),
+        "padded_inputs": padded_inputs_of(metadata),
         "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
         "_group_roles": _group_roles(metadata),

@@ -426,6 +426,18 @@ def _embeddings(height: Callable[[int], int]) -> bytes:
     return document(events)
 
 
+def _padded(length: Callable[[int], int]) -> bytes:
+    """Lookups of sequences of ``length`` tokens, and ops on them."""
+    padded = {"path": "Embedding", "vocabulary": 99, "width": 16, "tokens": 100, "padded": 90, "cut": 0}
+    events = _steps(5, 900_000)
+    for at in range(15_000):
+        events += [
+            x("aten::embedding", 60 * at, 10, **{"Input Dims": [[99, 16], [64, length(at)], [], [], []]}),
+            x("aten::add", 60 * at + 20, 30, **{"Input Dims": [[64, 64, length(at)], [64, at % 99 + 1, 64], []]}),
+        ]
+    return document(events, perftoolRecording={"version": 1, "padded_inputs": [padded]})
+
+
 def _sparse(rows: Callable[[int], int]) -> bytes:
     """Sparse matrices with ``rows`` rows that are converted to dense matrices, and matmuls with them."""
     events = _steps(5, 2_400_000)
@@ -619,6 +631,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         "t.json", lambda: _positions(lambda at: ([1, 5], at)), lambda: _positions(lambda at: ([0, at + 2], at)),
     ),
     "sliced products of one number": ("t.json", lambda: _slices(lambda at: at), lambda: _slices(lambda _: 7)),
+    "padding of many lengths": ("t.json", lambda: _padded(lambda _: 50), lambda: _padded(lambda at: at + 2)),
     "derivatives of one number": ("t.json", lambda: _derivatives(lambda at: at), lambda: _derivatives(lambda _: 7)),
     "passes through a network": ("t.json", lambda: _network_passes(2), lambda: _network_passes(6_000)),
     "distances of one number": ("t.json", lambda: _distances(lambda at: at), lambda: _distances(lambda _: 7)),

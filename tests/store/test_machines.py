@@ -78,6 +78,26 @@ def test_repeated_calls_that_make_no_sense_are_left_out(tmp_path: Path, found: o
     assert rows(tmp_path, "repeated_calls", found, "repeated_calls") == []
 
 
+PADDED = {"path": "Net > Embedding", "vocabulary": 9, "width": 4, "tokens": 64, "padded": 20, "cut": 8}
+
+
+def test_padding_is_read(tmp_path: Path) -> None:
+    found = [("Net > Embedding", 9, 4, 64, 20, 8)]
+    assert rows(tmp_path, "padded_inputs", [PADDED, PADDED], "padded_inputs") == found
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        5, {"path": "Net"}, [None], [{**PADDED, "path": 1}], [{**PADDED, "path": "x" * 1001}],
+        [{**PADDED, "width": -1}],
+        [{**PADDED, "padded": 64}], [{**PADDED, "cut": 21}], [{**PADDED, "tokens": 2**62}], [{**PADDED, "padded": 0}],
+    ],
+)  # fmt: skip
+def test_padding_that_makes_no_sense_is_left_out(tmp_path: Path, found: object) -> None:
+    assert rows(tmp_path, "padded_inputs", found, "padded_inputs") == []
+
+
 def speeds(folder: Path, ops: object) -> list[tuple[object, ...]]:
     return rows(folder, "ops", ops, "op_speeds")
 

@@ -266,8 +266,8 @@ class Recorder:
     def _facts(self, trace: Path) -> dict[str, Any]:
         """Describe the machine and the steps of ``trace``."""
         facts = self._watch.facts(trace)
-        repeated = self._repeated_calls.found
-        modules = {} if repeated is None else {"repeated_calls": repeated}
+        calls = self._repeated_calls
+        modules = {} if calls.found is None else {"repeated_calls": calls.found, "padded_inputs": calls.padded.found()}
         return {**facts, "steps": {**facts["steps"], "called": self._steps.called}, **modules}
 
     def _is_elsewhere(self) -> bool:

@@ -27,6 +27,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_hook
 
 from perftool.integrations.compiler import uncompiled
+from perftool.integrations.record.padded_inputs import PaddedInputs
+from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
 
 # A step with more calls, or with more parameters and buffers of all called modules, is not examined to its end.
@@ -65,6 +67,7 @@ class RepeatedCalls:
     def __init__(self) -> None:
         # Each module that repeats calls. None if no step was examined.
         self.found: list[dict[str, Any]] | None = None
+        self.padded = PaddedInputs()
         self._hook: GlobalHook | None = None
         self._limit = self._raised = 0
         self._code: CodeType | None = None
@@ -120,6 +123,11 @@ class RepeatedCalls:
             if called.module() is not module:
                 return
             called.calls += 1
+            # Our own ops must not reach the modes of the program.
+            if torch._C._len_torch_dispatch_stack() or isinstance(module, torch.jit.ScriptModule):
+                return
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                self.padded.add(called.path, module, args)
             if self._is_repeated(called, module, (args, kwargs), result):
                 called.repeated += 1
                 called.around.update((one.kind, one.number) for one in around)
@@ -144,9 +152,6 @@ class RepeatedCalls:
         return found
 
     def _is_repeated(self, called: _Called, module: torch.nn.Module, given: Any, result: Any) -> bool:
-        # Our own ops must not reach the modes of the program.
-        if torch._C._len_torch_dispatch_stack() or isinstance(module, torch.jit.ScriptModule):
-            return False
         differentiated = torch.is_grad_enabled()
         with torch.no_grad(), torch._C.DisableTorchFunction():
             tensors = _tensors(given)
@@ -204,13 +209,11 @@ def _values(given: Any) -> Iterator[Any]:
 
 
 def _tensors(given: Any) -> list[torch.Tensor]:
-    """The tensors in ``given``, which has at least one. Raise ``_UnknownError`` if one of them has no memory of its own
-    on the CPU: views of a transform, fake and sparse tensors, subclasses."""
+    """The tensors in ``given``, which has at least one. Raise ``_UnknownError`` if one of them is not plain."""
     found = []
     for number, value in enumerate(_values(given)):
         if isinstance(value, torch.Tensor):
-            plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
-            if not plain or value.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(value):
+            if not is_plain(value):
                 raise _UnknownError
             found.append(value)
         if number > _MOST_VALUES:

@@ -1,0 +1,14 @@
+-- The padding in the sequences that embeddings looked up, in one step before the recording.
+--
+-- Padding is a token that is repeated at the ends of the sequences of a batch, and hardly occurs inside of them. Only
+-- `record` examines this, and only without an accelerator (docs/recording.md). One row per place of embeddings with
+-- tables of one shape.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank
+-- column path: VARCHAR, classes of the modules from the outermost to the embedding, joined by ' > '
+-- column vocabulary: BIGINT, number of rows of the embedding's table
+-- column width: BIGINT, number of columns of the table
+-- column tokens: BIGINT, number of tokens in the batches
+-- column padded: BIGINT, the number of these tokens that are padding
+-- column cut: BIGINT, the number of tokens after the longest sequence of each batch, which are padding in every sequence

@@ -1,0 +1,101 @@
+"""``record`` counts the padding in the sequences that embeddings look up."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from recorded_script import run
+from torch import nn
+
+from perftool.api import analyze
+from perftool.integrations.record.padded_inputs import PaddedInputs, Padding, padding
+
+LENGTHS = torch.tensor([3, 9, 5, 4])
+
+
+def batch(length: int = 12, token: int = 0) -> torch.Tensor:
+    """Four sequences with 21 different tokens in all, which end with ``token``."""
+    tokens = torch.arange(1, 4 * length + 1).reshape(4, length) % 23 + 1
+    return torch.where(torch.arange(length) < LENGTHS[:, None], tokens, token)
+
+
+@pytest.mark.parametrize("token", [0, None])
+@pytest.mark.parametrize("turned", [batch(), batch().T, batch().flip(1), batch().to(torch.int32)])
+def test_padding_is_counted_at_either_end_and_in_either_layout(turned: torch.Tensor, token: int | None) -> None:
+    assert padding(turned, token) == Padding(48, 27, 12)
+
+
+def test_a_batch_that_is_as_long_as_its_longest_sequence_has_nothing_to_cut() -> None:
+    assert padding(batch(9), 0) == Padding(36, 15, 0)
+
+
+def test_the_token_of_the_padding_is_found() -> None:
+    assert padding(batch(token=77), None) == Padding(48, 27, 12)
+    assert padding(batch(token=77), 0) is None
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        pytest.param(torch.arange(12).repeat(4, 1) // 6, id="numbers of segments"),
+        pytest.param(torch.where(torch.arange(12) % 2 > 0, batch(), 0), id="the token also occurs inside"),
+        pytest.param(torch.zeros(4, 12, dtype=torch.int64), id="one token"),
+        pytest.param(batch().float(), id="not tokens"),
+        pytest.param(batch()[0], id="one sequence"),
+        pytest.param(batch()[None], id="three dimensions"),
+        pytest.param(batch()[:1], id="a batch of one"),
+        pytest.param(batch().to_sparse(), id="sparse"),
+        pytest.param("tokens", id="not a tensor"),
+    ],
+)
+def test_values_that_may_be_something_else_are_not_padding(tokens: Any) -> None:
+    assert padding(tokens, None if torch.is_tensor(tokens) else 0) is None
+
+
+def test_the_padding_of_alike_places_is_added_up() -> None:
+    inputs = PaddedInputs()
+    for path, module, args in [
+        ("Net > Embedding", nn.Embedding(30, 4, padding_idx=0), (batch(),)),
+        ("Net > Embedding", nn.Embedding(30, 4), (batch(9),)),
+        ("Net > Linear", nn.Linear(12, 4), (batch(),)),
+        ("Net > Embedding", nn.Embedding(40, 4), ()),
+    ]:
+        inputs.add(path, module, args)
+    sums = {"tokens": 84, "padded": 42, "cut": 12}
+    assert inputs.found() == [{"path": "Net > Embedding", "vocabulary": 30, "width": 4, **sums}]
+
+
+SCRIPT = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.layer = torch.nn.Embedding(99, 256, padding_idx=0), torch.nn.Linear(256, 256)
+    def forward(self, tokens):
+        return self.layer(self.words(tokens))
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), 0.001)
+for _ in range(6):
+    tokens = torch.randint(1, 99, (16, 64)); tokens[:, 40:] = 0; tokens[3:, 20:] = 0
+    optimizer.zero_grad(); net(tokens).sum().backward(); optimizer.step()
+"""
+
+
+def test_record_writes_the_padding_and_a_finding_says_so(tmp_path: Path) -> None:
+    run(tmp_path, SCRIPT, "--active", "2")
+    (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
+    recorded = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
+    sums = {"tokens": 1024, "padded": 644, "cut": 384}
+    assert recorded["padded_inputs"] == [{"path": "Net > Embedding", "vocabulary": 99, "width": 256, **sums}]
+    (finding,) = [one for one in analyze([str(trace)]).findings if one.code == "STP108"]
+    assert finding.message.startswith(
+        "in a step before the recording, 62.9 % of the tokens that Net > Embedding looked"
+    )
