@@ -9,6 +9,7 @@ from typing import Any
 
 from perftool.model.devices import is_rate
 from perftool.model.recorded_on import RECORDED_KEY
+from perftool.readers.secrets import CUT
 from perftool.readers.text.json_values import integer, number
 
 _VERSION = 1
@@ -70,7 +71,7 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
         _whole(window, "stolen_ns"),
         _whole(longest, "delay_ns"),
         _text(longest, "name"),
-        ", ".join(one for one in _list(machine.get("instruction_sets")) if isinstance(one, str))[:_LONGEST] or None,
+        _cut(", ".join(one for one in _list(machine.get("instruction_sets")) if isinstance(one, str))) or None,
         device_of(found),
     )
 
@@ -140,11 +141,20 @@ def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, .
     rows: dict[tuple[int, str, str], tuple[Any, ...]] = {}
     for rank, found in _recorded(metadata):
         for one in map(_object, _list(found.get("ops"))[:_MOST_OPS]):
-            name, dims = _text(one, "name"), json.dumps(_list(one.get("input_dims")), separators=(",", ":"))
+            name, dims = _text(one, "name"), _dims(one.get("input_dims"))
             times = [_whole(one, f"{way}_ns") or None for way in _WAYS]
-            if name and times[0] and 2 < len(dims) <= _LONGEST_DIMS:
+            if name and times[0] and dims:
                 rows.setdefault((rank, name, dims), (rank, name, dims, *times))
     return list(rows.values())
+
+
+def _dims(value: Any) -> str | None:
+    """``value`` as in the column ``input_dims``."""
+    try:
+        text = json.dumps(_list(value), separators=(",", ":"))
+    except RecursionError:
+        return None
+    return text if 2 < len(text) <= _LONGEST_DIMS else None
 
 
 def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -252,4 +262,9 @@ def _signed(found: Mapping[str, Any], name: str) -> int | None:
 
 def _text(found: Mapping[str, Any], name: str) -> str | None:
     value = found.get(name)
-    return value[:_LONGEST] if isinstance(value, str) else None
+    return _cut(value) if isinstance(value, str) else None
+
+
+def _cut(text: str) -> str:
+    """``text``, or its start with a mark, so that --redact recognizes the start of a secret."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + CUT

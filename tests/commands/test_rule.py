@@ -220,6 +220,10 @@ def test_a_case_that_cannot_be_run_is_a_problem_of_the_pack(run: Run, harm: str)
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
+        (
+            f"events = [{{ name = '{'x' * 1000}', repeat = 100_000 }}]",
+            "key events: the trace would be larger than 64 MiB",
+        ),
         ("log = 'x'\nlog_times = 1_000_000_000_000", "key log_times: the log would be larger than 64 MiB"),
         ("events = [{name = 'a', on = ['MME']}]", "key events: on = ['MME'] is not one of op"),
     ],

@@ -17,6 +17,7 @@ from reading import load, read
 from test_damage import DAMAGED_EVENTS, DAMAGED_FILES, between
 
 from perftool.readers.files import stream
+from perftool.readers.trace import splice as splice_module
 from perftool.readers.trace.splice import splice
 
 OURS = b'{"cat":"habana_perf_tool","ph":"M","name":"n"}'
@@ -86,6 +87,14 @@ def test_only_what_an_earlier_copy_added_is_left_out(case: str) -> None:
     end = data.rindex(b"]")
     assert first == data[:end] + b",\n" + OURS + data[end:]
     assert copy(first) == first
+
+
+def test_the_events_of_an_earlier_copy_are_parsed_one_by_one() -> None:
+    first = copy(b"[" + A + b"]", (OURS,) * 3)
+    with patch.object(splice_module, "_LONGEST_EVENT", len(OURS)):
+        assert copy(first) == copy(b"[" + A + b"]")
+    with patch.object(splice_module, "_LONGEST_EVENT", len(OURS) - 1):
+        assert copy(first) == copy(b"[" + A + b"]", (OURS,) * 4)
 
 
 @settings(max_examples=30)

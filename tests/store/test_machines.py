@@ -59,6 +59,29 @@ def test_repeated_ops_that_make_no_sense_are_left_out(tmp_path: Path, ops: objec
     assert speeds(tmp_path, ops) == []
 
 
+def test_shapes_that_nest_deeply_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    described = {**RECORDING, "ops": [{**PRODUCT, "input_dims": "nested"}]}
+    text = document([step(0, 0, 1000), x("aten::mm", 0, 90)], perftoolRecording=described)
+    path.write_bytes(text.replace(b'"nested"', b"[" * 990 + b"]" * 990))
+    with open_trace(path) as trace:
+        assert trace.query("SELECT * FROM op_speeds")[1] == []
+
+
+LONG = "p" * 184
+
+
+def test_a_text_that_is_cut_is_marked(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    secret = "Zq8vTr5nLw2kXy7mPd4sHf9jBc3gRt6e"
+    machine, steps = {"processor": LONG + secret}, {"called": LONG + secret}
+    described = {**RECORDING, "machine": machine, "steps": steps, "peaks": {"products": {"fp32": 1e11}}}
+    path.write_bytes(document([step(0, 0, 1000)], env={"HF_TOKEN": secret}, perftoolRecording=described))
+    with open_trace(path) as trace:
+        (row,) = trace.query("SELECT processor, step_module FROM machines")[1]
+    assert row == (LONG + secret[:15] + "…",) * 2
+
+
 REPEATED = {"module": "Linear_0", "path": "Net > Linear", "calls": 2, "repeated": 1, "modules": 3}
 
 

@@ -23,9 +23,9 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
-# The limit on the number of events in a case, including copies.
+# The limits on the events of a case, including copies, and on the length of its texts.
 _MOST_EVENTS = 100_000
-_MOST_LOG = 64 << 20
+_MOST_TEXT = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ def _case(path: Path, at: int, table: Any) -> Case:
     for key in ("name", "findings"):
         if key not in table:
             raise RuleError(f"{place}: key {key} is missing")
-    if len(table.get("log", "")) * table.get("log_times", 1) > _MOST_LOG:
-        raise RuleError(f"{place}: key log_times: the log would be larger than {_MOST_LOG >> 20} MiB")
+    if len(table.get("log", "")) * table.get("log_times", 1) > _MOST_TEXT:
+        raise RuleError(f"{place}: key log_times: the log would be larger than {_MOST_TEXT >> 20} MiB")
     _check_places(place, table.get("events", []))
     keys: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     return Case(code=path.stem, **keys)
@@ -144,6 +144,8 @@ def _check_places(place: str, events: list[Any]) -> None:
     copies = [event.get("repeat", 1) for event in events]
     if not all(isinstance(count, int) and count >= 0 for count in copies) or sum(copies) > _MOST_EVENTS:
         raise RuleError(f"{place}: key events: repeat must be a whole number, for at most {_MOST_EVENTS:,} events")
+    if sum(len(str(event)) * count for event, count in zip(events, copies, strict=True)) > _MOST_TEXT:
+        raise RuleError(f"{place}: key events: the trace would be larger than {_MOST_TEXT >> 20} MiB")
 
 
 def _write(folder: Path, name: str, text: str) -> str:

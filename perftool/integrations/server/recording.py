@@ -118,7 +118,7 @@ def _taken(trace: Path, written: Path, folder: Path) -> Path:
     Traces in different folders of ``written`` may have the same name.
     """
     name = "-".join(trace.relative_to(written).parts)
-    numbered = (folder / name, *(folder / f"{number}-{name}" for number in range(2, _MOST_ALIKE)))
+    numbered = (folder / (f"{number}-{name}" if number > 1 else name) for number in range(1, _MOST_ALIKE))
     try:
         return next(target for target in numbered if _copied(trace, target))
     except OSError as error:

@@ -7,9 +7,7 @@ rewritten as valid JSON from its readable events and metadata.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -25,9 +23,8 @@ from perftool.readers.trace.time_text import unquote_times
 # events.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
-# Earlier annotations that are longer stay in the copy, to bound the memory.
-_LONGEST_OWN = 128 << 20
-# At most this many occurrences of _OURS are tried: the arguments of other events may contain it, too.
+# Earlier annotations that are longer, in total or one of them, stay in the copy, to bound the memory.
+_LONGEST_OWN, _LONGEST_EVENT = 128 << 20, 1 << 20
 _MOST_TRIES = 8
 _SPACE = b" \t\r\n"
 
@@ -101,25 +98,33 @@ def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def _without_own_events(text: bytes) -> bytes:
     """``text``, the end of an event array, without the events that an earlier run added at its end.
 
-    Only whole events that this program could have written are left out.
+    Only whole events that this program could have written are left out. They are parsed one by one, which bounds the
+    memory.
     """
-    body = text.rstrip(_SPACE + b",")
-    start = body.find(_OURS)
-    events: list[dict[str, Any]] | None = None
+    kept = len(text)
+    while (start := _own_event(text, _before_separators(text, kept))) is not None:
+        kept = start
+    return text[:kept]
+
+
+def _before_separators(text: bytes, end: int) -> int:
+    while end and text[end - 1] in _SPACE + b",":
+        end -= 1
+    return end
+
+
+def _own_event(text: bytes, end: int) -> int | None:
+    """Where an event that an earlier run added starts in ``text``, if it ends at ``end``."""
+    start, first = end, max(0, end - _LONGEST_EVENT)
+    # The arguments of the event may contain _OURS, too.
     for _ in range(_MOST_TRIES):
-        if start < 0 or (events := objects_in(body[start:])) is not None:
+        start = text.rfind(_OURS, first, start)
+        if start < 0:
             break
-        start = body.find(_OURS, start + 1)
-    own = list(takewhile(_is_ours, reversed(events or ())))[::-1]
-    start = len(body)
-    for _ in own:
-        start = body.rfind(_OURS, 0, start)
-    # The arguments of the added events may also contain _OURS.
-    return text[:start] if own and objects_in(body[start:]) == own else text
-
-
-def _is_ours(event: dict[str, Any]) -> bool:
-    return event.get("cat") == CATEGORY and event.get("ph") in _PHASES
+        events = objects_in(text[start:end])
+        if events is not None:
+            return start if len(events) == 1 and events[0].get("ph") in _PHASES else None
+    return None
 
 
 def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
