@@ -13,6 +13,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from perftool.model.cut_text import CUT
+
 # The forms of keys and tokens of well-known services.
 _KINDS = {
     "AWS key": r"A(?:KIA|SIA)[0-9A-Z]{16}",
@@ -36,8 +38,7 @@ _BEGUN = re.compile(
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
 REPLACEMENT = "redacted"
-# The mark where a text was truncated, and characters that could continue a token that was truncated there.
-CUT = "…"
+# Characters that could continue a token that was truncated there.
 _REST = f"{'0' * 40}.{'0' * 10}."
 
 # Patterns for names that ``_certainty`` has divided into words. Counts of tokens or of passes are not secrets.

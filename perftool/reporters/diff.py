@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from perftool import __version__
+from perftool.model.cut_text import cut_text
 from perftool.model.diff import Comparison, FusedSide, OpChange, RateChange, RunSide
 from perftool.model.efficiency import OpRate
 from perftool.model.metrics import metric_kinds
@@ -197,8 +198,7 @@ def _parts(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
 
 
 def _name(change: OpChange) -> str:
-    name = one_line(change.name)
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    return cut_text(one_line(change.name), _LONGEST_NAME)
 
 
 def _place(change: OpChange) -> str:
@@ -265,7 +265,7 @@ def _fusions(result: Comparison) -> Iterable[str]:
 def _some(side: FusedSide) -> str:
     """List the first few names, shortened, with their time and calls."""
     names = side.names
-    shown = [name if len(name) <= _LONGEST_PART else f"{name[: _LONGEST_PART - 1]}…" for name in names[:_MOST_PARTS]]
+    shown = [cut_text(name, _LONGEST_PART) for name in names[:_MOST_PARTS]]
     more = len(names) - len(shown)
     named = ", ".join(shown) + (f" and {more} more" if more else "")
     return f"{named} ({format_ns(side.ns)}, {side.calls:,.0f} calls)"

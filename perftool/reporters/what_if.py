@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from perftool.model.cut_text import cut_text
 from perftool.model.what_if import FixBound, Path, WhatIf
 from perftool.model.words import kind_label, of_steps
 from perftool.reporters.escape import one_line
@@ -101,6 +102,5 @@ def _print_path(which: str, path: Path, word: str, console: Console) -> None:
     table = table_of("", of_steps("a step", word), "stretches")
     for task in path.tasks:
         name = one_line(task.name or ("code outside ops" if task.kind == "host" else kind_label(task.kind)))
-        short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-        table.add_row(Text(short), format_ns(task.ns_per_step), format_count(task.stretches))
+        table.add_row(Text(cut_text(name, _LONGEST_NAME)), format_ns(task.ns_per_step), format_count(task.stretches))
     print_table(table, console)

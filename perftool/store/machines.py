@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perftool.model.cut_text import cut_text
 from perftool.model.devices import is_rate
 from perftool.model.recorded_on import RECORDED_KEY
-from perftool.readers.secrets import CUT
 from perftool.readers.text.json_values import integer, number
 
 _VERSION = 1
@@ -71,7 +71,8 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
         _whole(window, "stolen_ns"),
         _whole(longest, "delay_ns"),
         _text(longest, "name"),
-        _cut(", ".join(one for one in _list(machine.get("instruction_sets")) if isinstance(one, str))) or None,
+        cut_text(", ".join(one for one in _list(machine.get("instruction_sets")) if isinstance(one, str)), _LONGEST)
+        or None,
         device_of(found),
     )
 
@@ -262,9 +263,4 @@ def _signed(found: Mapping[str, Any], name: str) -> int | None:
 
 def _text(found: Mapping[str, Any], name: str) -> str | None:
     value = found.get(name)
-    return _cut(value) if isinstance(value, str) else None
-
-
-def _cut(text: str) -> str:
-    """``text``, or its start with a mark, so that --redact recognizes the start of a secret."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + CUT
+    return cut_text(value, _LONGEST) if isinstance(value, str) else None

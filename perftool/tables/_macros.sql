@@ -83,8 +83,12 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 -- overflow 64 bits.
 CREATE MACRO size_of(value) AS CASE WHEN abs(try_cast(value AS HUGEINT)) <= 17592186044416 THEN try_cast(value AS BIGINT) END;
 
+-- Truncates a name to at most this many characters and marks the place. The mark shows --redact where a name may end in
+-- the middle of a secret.
+CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
+
 -- The start of a name in the arguments of an event. It must be short, because tables repeat it for many other events.
-CREATE MACRO short_name(value) AS left(value, 1000);
+CREATE MACRO short_name(value) AS cut_text(value, 1000);
 
 -- A list as JSON; NULL for any other value, because JSON functions would fail on it.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
@@ -138,10 +142,6 @@ CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::e
 
 -- Whether this is the op of a recurrent layer (not of a cell), which runs all its time steps in C++.
 CREATE MACRO is_rnn_layer(name) AS name IN ('aten::lstm', 'aten::gru', 'aten::rnn_tanh', 'aten::rnn_relu');
-
--- Truncates a name to at most this many characters and marks the place. The mark shows --redact where a name may end in
--- the middle of a secret.
-CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
 
 -- A rank in messages, with its host when known.
 CREATE MACRO rank_label(rank, host) AS 'rank ' || rank || coalesce(' (' || host || ')', '');

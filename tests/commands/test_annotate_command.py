@@ -155,6 +155,16 @@ def test_redact_leaves_out_secrets_that_only_events_contain(tmp_path: Path, run:
     assert "left out as a likely secret: --token, PIN_PASSWORD, apiKey" in run.err
 
 
+def test_no_cut_secret_is_left_in_the_names_of_lanes_and_bars(tmp_path: Path, run: Run) -> None:
+    secret = "Zq8vTr5nLw2kXy7mPd4sHf9jBc3gRt6e"
+    thread = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "t" * 984 + secret}}
+    events = [step(1, 0, 2000), thread, *(x("n" * length + secret, 10, 900) for length in (84, 484))]
+    (tmp_path / "run.json").write_bytes(document(events, env={"HF_TOKEN": secret}))
+    for command in ("report", "annotate"):
+        assert run(command, "run.json", "--redact", "-o", "out") == 0, run.err
+        assert secret[:9] not in Path("out").read_text(), command
+
+
 def test_redact_keeps_counters_and_idle_time(trace: Path, run: Run) -> None:
     for options in ((), ("--redact",)):
         assert run("annotate", "run.json", *options, "-o", f"out{len(options)}.json") == 0, run.err

@@ -26,7 +26,7 @@ short AS (
            count(*) AS count
     FROM cut WHERE "end" - ts < $pixel GROUP BY lane, kind, level, (ts - $begin) // $pixel
 )
-SELECT * REPLACE (left(name, {LONGEST_LABEL}) AS name) FROM (FROM long UNION ALL FROM short)
+SELECT * REPLACE (cut_text(name, {LONGEST_LABEL}) AS name) FROM (FROM long UNION ALL FROM short)
 ORDER BY lane, ts, "end" DESC, kind, name
 """
 _DEVICE = f"""

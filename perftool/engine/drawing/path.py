@@ -24,7 +24,7 @@ complete AS (
 SELECT name, step, ts, "end" FROM complete WHERE dur > 0 ORDER BY abs(dur - usual), ts LIMIT 1
 """
 _STRETCHES = f"""
-SELECT p.kind, left(p.name, {LONGEST_LABEL}) AS name, coalesce(t.engine, p.track::VARCHAR) AS lane,
+SELECT p.kind, cut_text(p.name, {LONGEST_LABEL}) AS name, coalesce(t.engine, p.track::VARCHAR) AS lane,
        greatest(p.ts, $begin) AS ts, least(p."end", $until) AS "end"
 FROM critical_path AS p LEFT JOIN tracks AS t ON t.id = p.track AND t.side = 'device'
 WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
@@ -101,7 +101,7 @@ def _highlighted(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[
 
 
 _MARKS = f"""
-SELECT p.kind, left(p.name, {LONGEST_LABEL}) AS name, p.ts, p."end", p.bound_ns, p.track,
+SELECT p.kind, cut_text(p.name, {LONGEST_LABEL}) AS name, p.ts, p."end", p.bound_ns, p.track,
        coalesce(t.thread, t.tid) AS lane
 FROM critical_path AS p JOIN tracks AS t ON t.id = p.track
 WHERE p.rank = $rank AND p.dur > 0 ORDER BY p.place

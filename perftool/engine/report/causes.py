@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from perftool.model.cut_text import cut_text
 from perftool.model.report import Cause, Finding, Location
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
@@ -139,8 +140,8 @@ def causes(
 
 
 def cut_name(name: str) -> str:
-    """Shorten ``name`` for a sentence. The ellipsis lets ``--redact`` recognise a truncated secret."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    """Shorten ``name`` for a sentence."""
+    return cut_text(name, _LONGEST_NAME)
 
 
 def _counted(row: dict[str, Any], device: str | None) -> str:

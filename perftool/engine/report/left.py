@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perftool.model.cut_text import cut_text
 from perftool.model.efficiency import Efficiency, OpRate
 from perftool.model.unmodelled import WITHOUT_SHAPES, why_no_model
 from perftool.store.trace_store import TraceStore
@@ -158,7 +159,7 @@ def _op(row: dict[str, Any], work: int) -> LargeOp:
 
 
 def _named(op: LargeOp) -> str:
-    name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 1]}…"
+    name = cut_text(op.name, _LONGEST_NAME)
     if op.reached is not None:
         reached = "faster than modelled" if op.reached > 1 else f"at {format_ratio(op.reached)} of its peak"
         return f"{name} {format_ratio(op.share)}, {reached}{op.calls}"

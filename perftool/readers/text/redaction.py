@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+from perftool.model.cut_text import CUT
 from perftool.readers.secrets import (
-    CUT,
     REPLACEMENT,
     SHORTEST,
     certainty,

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from perftool.model.cut_text import cut_text
 from perftool.model.links import cause_url
 from perftool.model.unmodelled import why_no_model
 from perftool.model.words import kind_label
@@ -90,7 +91,7 @@ def _unbroken(text: str) -> str:
 def _short(name: str | None) -> str:
     if name is None:
         return "(no name)"
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    return cut_text(name, _LONGEST_NAME)
 
 
 def _class_name(kind: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from perftool.model.cut_text import cut_text
 from perftool.model.pictures import Bar, Lane, Timeline
 from perftool.model.words import kind_label
 from perftool.reporters.html.charts import Tick, nice_ticks, round_label
@@ -79,7 +80,7 @@ def _lane(lane: Lane, timeline: Timeline) -> DrawnLane:
 
 
 def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:
-    label = kind_label(bar.kind) if lane.side == "idle" else bar.name and bar.name[:_LONGEST_NAME]
+    label = kind_label(bar.kind) if lane.side == "idle" else bar.name and cut_text(bar.name, _LONGEST_NAME)
     width = max(_percent(bar.dur_ns, timeline), _LEAST_WIDTH)
     what = label if label and bar.count == 1 else f"{format_count(bar.count)} × {kind_label(bar.kind)}"
     several = bar.count > 1

@@ -10,6 +10,7 @@ from typing import Any
 
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.choices import SEVERITIES
+from perftool.model.cut_text import cut_text
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report, Source
 from perftool.model.rule import Rule
@@ -154,7 +155,7 @@ def _evidence(key: str, value: Any) -> tuple[str, str]:
             )
     listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     text = format_count(float(value)) if number else listed
-    return _words(key), text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    return _words(key), cut_text(text, _LONGEST_TEXT)
 
 
 def _words(key: str) -> str:

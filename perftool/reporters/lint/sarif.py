@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from perftool import __version__
+from perftool.model.cut_text import cut_text
 from perftool.model.links import DOCUMENTATION, rule_url
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Location
@@ -52,8 +53,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
     described = {
         "id": rule.code,
         "name": rule.name,
-        "shortDescription": {"text": _cut(rule.summary)},
-        "fullDescription": {"text": _cut(" ".join((rule.why or rule.summary).split()))},
+        "shortDescription": {"text": cut_text(rule.summary, _LONGEST)},
+        "fullDescription": {"text": cut_text(" ".join((rule.why or rule.summary).split()), _LONGEST)},
         "help": {"text": fix, "markdown": f"{rule.why}\n\n**Fix.** {fix}{example}"},
         "defaultConfiguration": {"level": _LEVEL[rule.severity]},
         "properties": {
@@ -135,7 +136,3 @@ def _related(found: LintFinding, number: int, place: Location) -> dict[str, Any]
 
 def _times(place: Location) -> dict[str, Any]:
     return {"ts_ns": place.ts_ns, "dur_ns": place.dur_ns}
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from perftool.engine.report.across_ranks import ranks_to_show
 from perftool.model.chains import Chain
+from perftool.model.cut_text import cut_text
 from perftool.model.efficiency import Efficiency
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.memory import MemoryUse
@@ -204,8 +205,7 @@ def table_of(first: str, *others: str) -> Table:
 
 def _name(name: str) -> Text:
     # Escape before the table is measured, because an escape is longer than the character.
-    shown = one_line(name)
-    return Text(shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…")
+    return Text(cut_text(one_line(name), _LONGEST_NAME))
 
 
 def _ms(ns: int) -> str:
