@@ -160,9 +160,9 @@ def test_no_cut_secret_is_left_in_the_names_of_lanes_and_bars(tmp_path: Path, ru
     thread = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "t" * 984 + secret}}
     events = [step(1, 0, 2000), thread, *(x("n" * length + secret, 10, 900) for length in (84, 484))]
     (tmp_path / "run.json").write_bytes(document(events, env={"HF_TOKEN": secret}))
-    for command in ("report", "annotate"):
-        assert run(command, "run.json", "--redact", "-o", "out") == 0, run.err
-        assert secret[:9] not in Path("out").read_text(), command
+    for command, output in (("report", "out.html"), ("annotate", "out.json")):
+        assert run(command, "run.json", "--redact", "-o", output) == 0, run.err
+        assert secret[:9] not in Path(output).read_text()
 
 
 def test_redact_keeps_counters_and_idle_time(trace: Path, run: Run) -> None:
