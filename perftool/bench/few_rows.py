@@ -31,7 +31,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="few_rows",
     rules=("BAT104",),
-    summary="Samples in one batch, so that the weights are read once, instead of one by one",
+    summary="Samples in one batch instead of one by one, so that the weights are read only once",
     build=build,
     sizes=tuple(_SHAPES),
     traced_size="small",

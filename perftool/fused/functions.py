@@ -104,6 +104,8 @@ class FusedRMSNorm(AppliedOp):
         if (outputs := natively_applied("FusedRMSNorm", *arguments)) is not None:
             return outputs
         if gamma.shape != data_in.shape[-1:]:
-            raise ValueError(f"gamma needs the size of the rows, {data_in.size(-1)}, not {list(gamma.shape)}")
+            raise ValueError(
+                f"gamma must have shape [{data_in.size(-1)}], like a row of the data, not {list(gamma.shape)}"
+            )
         dtype = torch.promote_types(data_in.dtype, gamma.dtype)
         return F.rms_norm(data_in.to(dtype), gamma.shape, gamma.to(dtype), eps)

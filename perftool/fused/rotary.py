@@ -78,7 +78,7 @@ def _check_size(p: Tensor, cos: Tensor, sin: Tensor) -> None:
 def _at(table: Tensor, position_ids: Tensor) -> Tensor:
     """Return the rows for the positions, to be broadcast over the heads."""
     if table.numel() != table.size(-2) * table.size(-1):
-        raise ValueError(f"with position_ids, cos and sin are [positions, size], not {list(table.shape)}")
+        raise ValueError(f"with position_ids, cos and sin must be [positions, size], not {list(table.shape)}")
     return table.reshape(-1, table.size(-1))[position_ids].unsqueeze(1)
 
 
@@ -123,7 +123,11 @@ class RotaryPosEmbeddingHelperV3(AppliedOp):
             return whole
         tokens, size = p.size(0), 2 * rope_cache.size(-2)
         if rope_cache.size(0) < tokens or rope_cache.size(-1) != 2 or size > p.size(-1):
-            raise ValueError(f"vectors {list(p.shape)} do not fit a cache {list(rope_cache.shape)}, [positions, n, 2]")
+            raise ValueError(
+                f"a rope_cache of shape {list(rope_cache.shape)} does not fit vectors of shape {list(p.shape)}:"
+                f" it must be [positions, n, 2] or [positions, batch or 1, n, 2],"
+                f" with at least {tokens} positions, and n at most {p.size(-1) // 2}"
+            )
         cache = rope_cache[:tokens].reshape(tokens, -1, 1, size // 2, 2).to(p.dtype)
         cos, sin = (part.repeat_interleave(2, -1) for part in cache.unbind(-1))
         rotated = apply_rotary_pos_emb(p[..., :size], cos, sin, mode=RotaryPosEmbeddingMode.PAIRWISE)

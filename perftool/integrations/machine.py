@@ -83,8 +83,8 @@ class _Moment:
 class Watch:
     """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins.
 
-    Errors are suppressed, because the measurement must not disturb the program or the recording. While ``is_urgent``
-    returns true, because the program is about to end, no op is called again.
+    Errors are suppressed, because the measurement must not disturb the program or the recording. ``is_urgent`` returns
+    true once the program is about to end: then no further op is run to measure its speed.
     """
 
     def __init__(self, usual: Schedule | None) -> None:

@@ -20,8 +20,8 @@ ReadingKind = Literal[
 InputKind = Literal["trace", ReadingKind]
 # The kind of issue for parts of a file that only other programs can read.
 UNREAD = "not read"
-# The kind of issue for results of a benchmark client, or pages of a server, that are not used because other results or
-# pages are used instead.
+# The kind of issue for benchmark results or metrics pages that are not used because other results or pages are used
+# instead.
 UNUSED = "not used"
 # Issues without loss of events: repairs, notes, and events truncated at the start or end of the recording. ``diff`` and
 # ``trend`` do not judge a run with any other issue.

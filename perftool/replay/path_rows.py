@@ -128,7 +128,7 @@ def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> 
         ids=recording.tasks.id,
         device={row["id"]: row for row in store.select(_DEVICE, window)},
         host=_by_thread(store.select(_HOST, window), recording.tracks),
-        # Reversed, so that a thread gets its first track, which has the most steps or the most slices.
+        # Reversed, because the last entry wins: a thread gets its first track, which has the most steps or slices.
         tracks={thread: track for track, thread in reversed(list(recording.tracks.items()))},
     )
 

@@ -58,8 +58,8 @@ def read_text(path: str) -> Reading:
 
 
 def with_unused_noted(readings: Sequence[Reading], local: Collection[str]) -> list[Reading]:
-    """Note in ``readings`` which results of a benchmark client and which pages of a server are not used, and
-    whether all requests of the chosen result failed.
+    """Note in ``readings`` which benchmark results and metrics pages are not used, and whether all requests of the
+    chosen result failed.
 
     ``local`` are the paths of files on this machine.
     """

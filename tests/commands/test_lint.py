@@ -402,7 +402,9 @@ def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
                  f"vllm:generation_tokens_created {started}"]  # fmt: skip
         trace(f"folder/metrics_{name}.txt", "\n".join([*lines, ""]))
     assert run("lint", "folder", "--select", "SRV202") == 2
-    assert run.err.startswith("habana_perf_tool: folder/metrics_after.txt: a page of another server, or of another run")
+    assert run.err.startswith(
+        "habana_perf_tool: folder/metrics_after.txt: a metrics page of another server, or from before or"
+    )
     assert run("lint", "folder/metrics_after.txt", "--select", "SRV202") == 0
 
 
@@ -695,7 +697,9 @@ def test_a_gate_does_not_pass_a_benchmark_in_which_no_request_succeeded(run: Run
     assert run(*lint, "--budget", "ttft_p99_ms<=500") == 0
 
 
-@pytest.mark.parametrize("kind", ["a broken link", "a folder", "not a regular file, or a link to an empty one"])
+@pytest.mark.parametrize(
+    "kind", ["a broken link", "a folder", "a special file (such as a pipe) or a link to an empty file"]
+)
 def test_a_gate_needs_all_matches_of_a_pattern(run: Run, kind: str) -> None:
     trace("runs/rank0.json")
     other = Path("runs/rank1.json")
@@ -717,7 +721,7 @@ def test_a_gate_needs_all_matches_of_a_pattern(run: Run, kind: str) -> None:
     assert run("lint", "runs/rank0.json", "--log", "runs/rank1*", "--isolated") == 2
 
 
-@pytest.mark.parametrize("kind", ["a broken link", "not a regular file, or a link to an empty one"])
+@pytest.mark.parametrize("kind", ["a broken link", "a special file (such as a pipe) or a link to an empty file"])
 def test_a_gate_needs_all_traces_of_a_folder(run: Run, kind: str) -> None:
     """The disk with the trace of a rank may not be mounted."""
     trace("runs/rank0.json")

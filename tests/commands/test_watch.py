@@ -86,7 +86,7 @@ def test_a_note_names_once_what_may_be_a_trace_and_is_not_read(capsys: pytest.Ca
     assert said.err.splitlines() == [
         "box/job is a link to another folder and was not read (name that folder, too)",
         "box/d.json is a broken link, and was not read",
-        "box/e.json is not a regular file, or a link to an empty one, and was not read",
+        "box/e.json is a special file (such as a pipe) or a link to an empty file, and was not read",
         "box/b.json.xz was not read: the names of traces end with .json, .json.gz or .json.zst",
     ]
 

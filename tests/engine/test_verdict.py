@@ -502,7 +502,7 @@ def test_advice_that_gains_little_is_only_in_the_table(tmp_path: Path) -> None:
     report = analyze([str(path)])
 
     assert report.advice[0].code == "FUS101"
-    assert re.fullmatch(r"Ops compute 9\S+ % of the time\.", report.verdict.headline)
+    assert re.fullmatch(r"Ops are computing for 9\S+ % of the time\.", report.verdict.headline)
     assert "By module: Net 62.5 %, Loss 36.5 % of the work." in " ".join(report.verdict.context)
 
 

@@ -746,7 +746,7 @@ print(actor.exitcode)
 def test_actors_without_an_optimizer_are_not_recorded_beside_a_learner(
     tmp_path: Path, options: tuple[str, ...], printed: str
 ) -> None:
-    """The actors were recorded, and ended after that, so the learner waited for them for ever."""
+    """The actors were recorded, and ended after that, so the learner waited for them forever."""
     done = run(tmp_path, ACTORS + LEARNER, *options)
 
     assert (done.returncode, done.stdout) == (0, printed), done.stderr
@@ -764,7 +764,7 @@ helper.join()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_without_an_optimizer_is_recorded_and_runs_on(tmp_path: Path) -> None:
-    """Its parent waited for ever for the results of a child that had ended after its recording."""
+    """Its parent waited forever for the results of a child that had ended after its recording."""
     done = run(tmp_path, ACTORS + HELPER, "--stop-after-recording")
 
     assert (done.returncode, done.stdout) == (0, "19\n"), done.stderr

@@ -183,7 +183,8 @@ def test_a_page_that_is_not_used_may_be_the_one_that_counts(
     pages = [MetricsPage(started, {"output_tokens": 10}), MetricsPage(of_last, {"output_tokens": 30})]
     saved = [None if saved_s is None else int(saved_s * 1e9), 10_000_000_000]
     files = [Served(f"{at}.txt", LogReading(pages=(page,)), saved[at]) for at, page in enumerate(pages)]
-    clause = "a page of another server, or of another run, is not used, because that in 1.txt is used"
+    other = "of another server, or from before or after a restart,"
+    clause = f"a metrics page {other} is not used, because that in 1.txt is used"
     assert unused(files) == [[clause] if doubt else [], []]
 
 

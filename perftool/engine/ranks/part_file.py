@@ -156,7 +156,7 @@ def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
     """
     parts: dict[int, tuple[str, Part]] = {}
     lost: dict[str, Part] = {}
-    # Comparing two parts takes time for each of their ranks, so it is done once.
+    # The more ranks two parts have, the longer it takes to compare them, so each pair is compared only once.
     copies: dict[tuple[int, int], bool] = {}
     for path, made in files:
         for part in made.parts:

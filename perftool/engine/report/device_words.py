@@ -60,7 +60,7 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
     only += _modelled(run) if only else ""
     if run.device == "cpu":
         # The recording does not show the number of busy cores.
-        return f"Ops compute {format_ratio(1 - idle)} of the {shown}{only}."
+        return f"Ops are computing for {format_ratio(1 - idle)} of the {shown}{only}."
     if _mostly_communicates(run):
         return f"Communication is the limit: the device is busy {format_ratio(1 - idle)} of the {shown}{share}."
     return f"The device is the limit: it is busy {format_ratio(1 - idle)} of the {shown}{share}{only}{reached}."
@@ -109,11 +109,11 @@ def detail_sentence(run: VerdictInput) -> str:
     if idle < _WELL_FED:
         best = _best(run)
         if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
-            works = "The CPU computes" if run.device == "cpu" else "The device is busy"
+            works = "The CPU is computing for" if run.device == "cpu" else "The device is busy"
             return f"{works} {format_ratio(1 - idle)} of the time{unknown}{best}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
-    stands = "Nothing computes for" if run.device == "cpu" else "The device is idle"
+    stands = "Nothing is computed for" if run.device == "cpu" else "The device is idle"
     return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{unknown}."
 
 

@@ -138,7 +138,7 @@ class Keys:
         panel=FILES, metavar="NAME", on=RUNS,
     )  # fmt: skip
     source_roots: tuple[Path, ...] = row(
-        (), "Folder with source code named in traces, in addition to the project; repeatable", "--source-root",
+        (), "Another folder, besides the project, with source files that traces refer to; repeatable", "--source-root",
         panel=FILES, metavar="DIR", on=("analyze", "lint", "report"), path=True,
     )  # fmt: skip
     select: tuple[str, ...] = row(

@@ -58,7 +58,7 @@ _OTHERS_TRAIN = (
     "only another process of the program has an optimizer, and it took no step; --steps-from forward also counts calls "
     "to a model in processes without an optimizer"
 )
-_FORCED = "after its recording, the program waited for ever, so `record` ended it without its exit handlers"
+_FORCED = "after its recording, the program waited forever, so `record` ended it without its exit handlers"
 
 
 def begin() -> None:
@@ -207,7 +207,7 @@ class Recorder:
 
     def _may_leave(self) -> bool:
         """Whether the program can do without this process. The parent of a child that only calls a model may wait for
-        its results for ever, or start another one."""
+        its results forever, or start another one."""
         return self._steps.are_of_optimizer or not self._is_child
 
     def _estimate(self) -> str:

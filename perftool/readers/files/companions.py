@@ -161,7 +161,7 @@ def irregular_text(file: str | Path) -> str:
 
 def irregular_kind(file: str | Path) -> str:
     """What kind of file ``file`` is, given that ``is_kept`` is false for it."""
-    return "not a regular file, or a link to an empty one" if os.path.exists(file) else "a broken link"
+    return "a special file (such as a pipe) or a link to an empty file" if os.path.exists(file) else "a broken link"
 
 
 def is_kept(file: Path) -> bool:

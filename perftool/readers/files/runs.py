@@ -271,7 +271,7 @@ def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
     # Without a world size, only other recordings show which ranks there are.
     if chosen.world_size is None and any(chosen.ranks < run.ranks for run in runs):
         return "the newest recording has fewer ranks than another one"
-    # A wrong clock would make the same recording the newest one for ever. Names may contain times in another time
+    # A wrong clock would make the same recording the newest one forever. Names may contain times in another time
     # zone.
     if chosen.saved_ns > time.time_ns() + _FUTURE_NS:
         return "the newest recording is dated in the future"

@@ -17,9 +17,9 @@ def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
 
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
-    """The numbers between the first and the last page of a server, or since its start if there is only one page. Pages
-    are ordered by their totals. If the server was restarted between pages, the pages since the start with the most
-    output tokens are used.
+    """The numbers between the server's first and last page, or since its start if there is only one page. Pages are
+    ordered by their totals. If the server was restarted between pages, the pages since the start with the most output
+    tokens are used.
     """
     ordered = _ordered(pages)
     if not ordered:

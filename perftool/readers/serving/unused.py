@@ -1,4 +1,4 @@
-"""Finds results of benchmark clients and metrics pages that are not used."""
+"""Finds benchmark results and metrics pages that are not used."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
     if last is None or of_last is None:
         yield from ([] for _ in files)
         return
-    clause = f"a page of another server, or of another run, is not used, because that in {of_last.path} is used"
+    other = "of another server, or from before or after a restart,"
+    clause = f"a metrics page {other} is not used, because that in {of_last.path} is used"
     for file in files:
         yield [clause] if any(_is_of_another(page, file, last, of_last) for page in file.reading.pages) else []
 

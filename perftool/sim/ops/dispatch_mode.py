@@ -1,4 +1,4 @@
-"""Intercepts every op of the script, runs it on the CPU, and accounts for it in the machine."""
+"""Intercepts every op of the script, runs it on the CPU, and accounts for it on the simulated machine."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class _Counter:
             self._check()
 
     def optimizer(self, owner: int) -> None:
-        """Count an optimizer step, once per iteration."""
+        """Count a step of the optimizer ``owner``. An iteration ends when every optimizer has stepped."""
         if self._steps[owner] >= self._limit:
             self._check()
         self._steps[owner] += 1
@@ -55,7 +55,7 @@ class _Counter:
                 self._ended[kind] = min(self._steps.values(), default=0) if kind == OPTIMIZER else self._ended[kind] + 1
 
     def mark_step(self, line: str) -> None:
-        """Count a ``mark_step``, once per iteration."""
+        """Count a ``mark_step`` at ``line``. An iteration ends when every repeated line has been counted."""
         if MARK_STEP not in self._ended:
             return
         if self._marks[line] >= self._limit:

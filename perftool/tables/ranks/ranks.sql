@@ -4,7 +4,7 @@
 -- empty without: _ranks
 -- column rank: INTEGER, distributed rank
 -- column host: VARCHAR, machine that the rank ran on, according to the metadata, the name or the folder of its trace; NULL when unknown
--- column status: VARCHAR, ok, missing (a rank of the run whose trace was not given) or unreadable
+-- column status: VARCHAR, ok, missing (the run has this rank, but its trace was not given) or unreadable
 -- column steps: BIGINT, number of complete steps
 -- column step_ns: BIGINT, median duration of the complete steps
 -- column window_ns: BIGINT, duration of the window

@@ -17,4 +17,4 @@
 -- column page_faults: BIGINT, minor page faults of the process: first uses of memory that the system had to provide
 -- column faulted_bytes: BIGINT, page_faults times the page size; with huge pages, the system provided more memory
 -- column grown_bytes: BIGINT, growth of the process's resident memory; negative if it shrank
--- column renewed_ns: BIGINT, time spent providing freed memory again, estimated as the number of page faults for faulted_bytes - abs(grown_bytes), times the mean system_ns per page fault in the row with the most page faults; NULL if page faults alone do not explain system_ns
+-- column renewed_ns: BIGINT, estimated time spent providing freed memory again: the number of page faults on it, page_faults * greatest(0, 1 - abs(grown_bytes) / faulted_bytes), times system_ns / page_faults of the row with the most page faults; NULL without page faults, or if they alone do not explain system_ns
