@@ -73,12 +73,13 @@ def _require_apart(output_file: str | None, packs: Iterable[str]) -> None:
 
 def _check(folder: Path, output_file: str | None) -> None:
     from perftool.engine.rule_tests.check_pack import check_pack
+    from perftool.reporters.escape import one_line
 
     _require_apart(output_file, [str(folder)])
     result = check_pack(folder)
     counts = ((result.rules, "rule"), (result.cases, "case"), (len(result.problems), "problem"))
     total = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
-    lines = [*result.problems, total]
+    lines = [*map(one_line, result.problems), total]
     write_document("".join(f"{line}\n" for line in lines).encode(), output_file)
     print_notes(written_note(output_file))
     if not result.cases:

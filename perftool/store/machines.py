@@ -186,13 +186,13 @@ def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``machine_threads``: the threads for which a trace contains CPU times."""
-    rows = []
+    rows: dict[tuple[int, int | None], tuple[Any, ...]] = {}
     for rank, found in _recorded(metadata):
         for one in map(_object, _list(_object(found.get("window")).get("threads"))):
             times = [_whole(one, name) for name in ("tid", "cpu_ns", "delay_ns")]
             if None not in times:
-                rows.append((rank, str(times[0]), *times[1:]))
-    return rows
+                rows.setdefault((rank, times[0]), (rank, str(times[0]), *times[1:]))
+    return list(rows.values())
 
 
 def device_of(found: Any) -> str | None:

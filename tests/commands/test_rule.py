@@ -217,11 +217,22 @@ def test_a_case_that_cannot_be_run_is_a_problem_of_the_pack(run: Run, harm: str)
     assert "OPS901: case 'odd': the case cannot run (" in run.out
 
 
+def test_a_problem_is_one_line(run: Run) -> None:
+    pack(cases='[[case]]\nname = "odd"\nfindings = [{ subject = "a\\n::error::x" }]\nevents = []\n')
+    assert run("rule", "--check", "pack") == 1
+    assert "\n::error" not in run.out
+    assert "error::x" in run.out
+
+
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
         (
             f"events = [{{ name = '{'x' * 1000}', repeat = 100_000 }}]",
+            "key events: the trace would be larger than 64 MiB",
+        ),
+        (
+            f"events = [{{ name = '{chr(0x1F600) * 1000}', repeat = 10_000 }}]",
             "key events: the trace would be larger than 64 MiB",
         ),
         ("log = 'x'\nlog_times = 1_000_000_000_000", "key log_times: the log would be larger than 64 MiB"),

@@ -300,6 +300,7 @@ def test_a_file_of_another_kind_gives_one_sentence(text: bytes, run: Run) -> Non
         {"metrics": {"a": True}},
         {"rank": "0"},
         {"findings": [1]},
+        {"findings": ["a"] * 20_000},
         {"lost": "1"},
         {"lost": True},
         {"lost": -1},

@@ -110,10 +110,10 @@ def test_a_broken_budget_and_a_missing_number_are_findings(tmp_path: Path) -> No
     )
     assert check(tmp_path, *budgets) == [
         ("BUD101", "step_time_ms is 125 ms; the budget is <= 120 ms"),
-        ("BUD102", "dataloader_ratio is not in this input, so the budget of <= 5.0 % cannot be checked"),
+        ("BUD102", "dataloader_ratio is not known from this input, so the budget of <= 5.0 % cannot be checked"),
         ("BUD101", "peak_memory_bytes is 3.00 GiB; the budget is <= 2.00 GiB"),
         ("BUD101", "n is 1; the budget is < 1"),
-        ("BUD102", "none is not in this input, so the budget of < 1 cannot be checked"),
+        ("BUD102", "none is not known from this input, so the budget of < 1 cannot be checked"),
     ]
 
 

@@ -42,7 +42,7 @@ def test_larger_inputs(tmp_path: Path) -> None:
 
 def test_more_ops(tmp_path: Path) -> None:
     ops = [[matmul(990 * k, 990) for k in range(calls)] for calls in (10, 13, 16, 12)]
-    works = "runs 16 ops instead of 10, which take an estimated 5.94 ms more than those of the fastest"
+    works = "runs 16 ops that compute instead of 10, which take an estimated 5.94 ms more than those of the fastest"
     said = f"{LENGTHS}: the slowest {works}"
     assert sentence(tmp_path, *ops) == said
 

@@ -428,14 +428,15 @@ def _embeddings(height: Callable[[int], int]) -> bytes:
 
 def _padded(length: Callable[[int], int]) -> bytes:
     """Lookups of sequences of ``length`` tokens, and ops on them."""
-    padded = {"path": "Embedding", "vocabulary": 99, "width": 16, "tokens": 100, "padded": 90, "cut": 0}
+    padded = {"vocabulary": 99, "width": 16, "tokens": 100, "padded": 90, "cut": 0}
+    places = [{**padded, "path": f"{'p' * 900} > {number}"} for number in range(100)]
     events = _steps(5, 900_000)
     for at in range(15_000):
         events += [
             x("aten::embedding", 60 * at, 10, **{"Input Dims": [[99, 16], [64, length(at)], [], [], []]}),
             x("aten::add", 60 * at + 20, 30, **{"Input Dims": [[64, 64, length(at)], [64, at % 99 + 1, 64], []]}),
         ]
-    return document(events, perftoolRecording={"version": 1, "padded_inputs": [padded]})
+    return document(events, perftoolRecording={"version": 1, "padded_inputs": places})
 
 
 def _sparse(rows: Callable[[int], int]) -> bytes:

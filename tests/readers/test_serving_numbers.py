@@ -30,6 +30,9 @@ vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 0.25
 vllm:time_per_output_token_seconds_count{engine="0",model_name="m"} 10.0
 vllm:time_per_output_token_seconds_sum{engine="0",model_name="m"} NaN
 vllm:num_preemptions_total{engine="0",model_name="m"} 1.0.0
+vllm:request_success_total{engine="0"} 7 # {trace_id="x"} 1.0
+vllm:iteration_tokens_total_count{engine="0"} 9
+vllm:iteration_tokens_total_count{engine="1"} 9.000,0
 vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="0",num_gpu_blocks="96"} 1.0
 """
 
@@ -41,11 +44,11 @@ def test_a_metrics_page(tmp_path: Path) -> None:
     assert found.kind == "serving"
     (page,) = found.pages
     assert page.started == 1.7954431138040572e09
-    assert page.totals == {"output_tokens": 12, "ttft_ms": 250, "ttft_ms count": 2}
+    assert page.totals == {"output_tokens": 12, "ttft_ms": 250, "ttft_ms count": 2, "requests": 7}
     assert [(one.key, one.value) for one in found.config] == [
         ("num_gpu_blocks", "96"), ("block_size", "32"), ("enable_prefix_caching", "False"),
     ]  # fmt: skip
-    assert [(one.kind, one.count) for one in found.issues] == [("bad value", 1)]
+    assert [(one.kind, one.count) for one in found.issues] == [("bad value", 3)]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,21 @@ def test_a_json_result_and_one_appended_to_it(tmp_path: Path) -> None:
 def test_a_cut_result_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"completed": 4, "mean_t')
+    found = text_input.read(str(path))
+    assert (len(found.results), [one.kind for one in found.issues]) == (1, ["bad JSON"])
+
+
+@pytest.mark.parametrize("value", ["99999.5", 1e16, True, float("nan")])
+def test_a_number_of_a_result_that_is_not_usable_is_reported(value: object, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({"completed": 4, "mean_ttft_ms": value}))
+    found = text_input.read(str(path))
+    assert [one.kind for one in found.issues] == ["bad value"]
+
+
+def test_an_object_that_is_no_result_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"run": {"completed": 4, "mean_ttft_ms": 500}}')
     found = text_input.read(str(path))
     assert (len(found.results), [one.kind for one in found.issues]) == (1, ["bad JSON"])
 

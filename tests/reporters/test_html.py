@@ -213,7 +213,7 @@ def test_missing_signals_are_shown_as_missing_never_as_zero() -> None:
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
     assert "Device busy" not in text
     assert "exposed collectives" not in text
-    assert re.search(r"\d+ more metrics are not in this input", text)
+    assert re.search(r"\d+ more metrics are not known from this input", text)
     # A device is mentioned only in the reasons why rules for that device did not apply.
     assert not re.search(r"device|accelerator", text.partition("Rules that could not be applied")[0], re.IGNORECASE)
 
@@ -237,7 +237,7 @@ def test_a_missing_number_is_listed_and_has_no_tile() -> None:
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
     assert "Device busy 40.0 %" in text
     assert "Peak device memory –" not in text
-    assert "peak device memory not in this input" in text
+    assert "peak device memory not known from this input" in text
 
 
 def test_no_place_has_nanoseconds_since_1970() -> None:

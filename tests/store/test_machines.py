@@ -101,6 +101,12 @@ def test_repeated_calls_that_make_no_sense_are_left_out(tmp_path: Path, found: o
     assert rows(tmp_path, "repeated_calls", found, "repeated_calls") == []
 
 
+def test_a_thread_is_read_once(tmp_path: Path) -> None:
+    thread = {"tid": 7, "name": "python", "cpu_ns": 1_000, "delay_ns": 10}
+    window = {**RECORDING["window"], "threads": [thread, {**thread, "cpu_ns": 2_000}]}
+    assert rows(tmp_path, "window", window, "machine_threads") == [("7", 1_000, 10)]
+
+
 PADDED = {"path": "Net > Embedding", "vocabulary": 9, "width": 4, "tokens": 64, "padded": 20, "cut": 8}
 
 

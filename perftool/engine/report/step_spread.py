@@ -149,7 +149,7 @@ def _works(found: Mapping[str, Any], least_ns: float) -> str:
     works = "has larger inputs"
     if found["calls_ns"] > 0.5 * found["work_ns"]:
         slow, fast = found["slow_calls"], found["fast_calls"]
-        works = f"runs {slow:,} ops instead of {fast:,}" if slow > fast else "runs other ops"
+        works = f"runs {slow:,} ops that compute instead of {fast:,}" if slow > fast else "runs other ops"
     more = format_ns(round(found["work_ns"]))
     return f"the slowest {works}, which take an estimated {more} more than those of the fastest"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -144,7 +145,8 @@ def _check_places(place: str, events: list[Any]) -> None:
     copies = [event.get("repeat", 1) for event in events]
     if not all(isinstance(count, int) and count >= 0 for count in copies) or sum(copies) > _MOST_EVENTS:
         raise RuleError(f"{place}: key events: repeat must be a whole number, for at most {_MOST_EVENTS:,} events")
-    if sum(len(str(event)) * count for event, count in zip(events, copies, strict=True)) > _MOST_TEXT:
+    sizes = (len(json.dumps(event, default=str)) * count for event, count in zip(events, copies, strict=True))
+    if sum(sizes) > _MOST_TEXT:
         raise RuleError(f"{place}: key events: the trace would be larger than {_MOST_TEXT >> 20} MiB")
 
 

@@ -15,7 +15,7 @@ from perftool.readers.files.stream import ByteStream
 from perftool.readers.text.json_values import number
 
 # A line is about 2 kB long. The limit bounds the memory for files that are not summaries.
-_LONGEST = 1 << 20
+_LONGEST = 1 << 16
 # Larger than any metric of a run.
 _LARGEST = 1e30
 

@@ -109,9 +109,15 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
         except (ValueError, RecursionError):
             tally.note("bad JSON", "a result is not complete JSON and is left out")
             break
-        if isinstance(found, dict) and is_result(found):
-            values = ((key, number(value, _MOST)) for key, value in found.items() if key in _KEYS)
-            results.add({_KEYS[key]: float(value) for key, value in values if value is not None})
+        if not is_result(found):
+            tally.note("bad JSON", "an object is not a result of a benchmark client and is left out")
+        else:
+            # Clients write null for a number that they did not measure.
+            given = {key: value for key, value in found.items() if key in _KEYS and value is not None}
+            numbers = {key: number(value, _MOST) for key, value in given.items()}
+            for key in (key for key, value in numbers.items() if value is None):
+                tally.note("bad value", f"{key} is not a usable number")
+            results.add({_KEYS[key]: float(value) for key, value in numbers.items() if value is not None})
     return LogReading(results=results.kept, issues=tally.issues(), kind="serving")
 
 

@@ -15,8 +15,10 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_lines import Source, Wanted, read_lines, shortest
 
 _SAMPLE = re.compile(
-    r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*)\})? (?P<value>[-+.\w]{1,40})(?: -?\d+)?\s*$"
+    r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*?)\})? (?P<value>[-+.\w]{1,40})"
+    r"(?: -?\d+(?:\.\d+)?)?(?: # \{.*)?\s*$"
 )
+_NAME = re.compile(r"[\w:]+")
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
 # Our names for totals, and the names in pages, newest first. Histograms append _sum and _count.
 _TOTALS = {
@@ -68,6 +70,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     """Read the totals and the settings in a page. Raise InputError if the file cannot be opened or read."""
     tally = IssueTally()
     sums: dict[str, float] = {}
+    unknown = set()
     settings: tuple[ConfigEntry, ...] = ()
     for line in read_lines(source, tally, wanted=Wanted(_READ)):
         if not line.ended and line.text.strip():
@@ -75,13 +78,13 @@ def read(source: Source, rank: int | None = None) -> LogReading:
             tally.note("cut line", "the last line of the metrics page is truncated, so values are missing", line.number)
             continue
         found = _SAMPLE.match(line.text)
-        if found is None or found["name"] not in _NAMES:
+        name = _NAME.match(line.text)
+        if name is None or name[0] not in _NAMES:
             continue
-        value = _number(found["value"])
-        if value is None and not _is_unset(found["value"]):
+        value = _number(found["value"]) if found else None
+        if found is None or value is None:
             tally.note("bad value", "a value of the metrics page is not a number", line.number)
-        elif value is None:
-            continue
+            unknown.add(name[0])
         elif found["name"] == _SETTINGS:
             labels = dict(_LABEL.findall(found["labels"] or ""))
             settings = tuple(
@@ -92,13 +95,10 @@ def read(source: Source, rank: int | None = None) -> LogReading:
             sums[_STARTED] = min(sums.get(_STARTED, value), value)
         else:
             sums[found["name"]] = sums.get(found["name"], 0) + value
-    page = MetricsPage(sums.get(_STARTED), _known(sums))
+    # Without the value of one engine, a sum over the engines is unknown.
+    known = {name: value for name, value in sums.items() if name not in unknown}
+    page = MetricsPage(known.get(_STARTED), _known(known))
     return LogReading(pages=(page,), config=settings, issues=tally.issues(), kind="serving")
-
-
-def _is_unset(text: str) -> bool:
-    """Whether a gauge has no value yet."""
-    return text.lower() == "nan"
 
 
 def _number(text: str) -> float | None:

@@ -108,9 +108,13 @@ def _without_own_events(text: bytes) -> bytes:
 
 
 def _before_separators(text: bytes, end: int) -> int:
-    while end and text[end - 1] in _SPACE + b",":
-        end -= 1
-    return end
+    while end:
+        # A copy of all of the text for each event would take quadratic time.
+        start = max(0, end - 4096)
+        if kept := text[start:end].rstrip(_SPACE + b","):
+            return start + len(kept)
+        end = start
+    return 0
 
 
 def _own_event(text: bytes, end: int) -> int | None:

@@ -155,7 +155,7 @@ def _print_summary(report: Report, console: Console) -> None:
             table.add_row(label, format_metric(metric), _fraction(metric))
     print_table(table, console)
     if missing:
-        console.print(Text("  not in this input: " + ", ".join(missing), style="dim"))
+        console.print(Text("  not known from this input: " + ", ".join(missing), style="dim"))
 
 
 def _print_ranks(report: Report, console: Console) -> None:
