@@ -62,6 +62,22 @@ def test_python_between_the_ops_is_named_by_the_users_innermost_function() -> No
     assert "with_stack" not in one.fix
 
 
+def test_dead_work_is_named_by_the_outermost_function_that_does_no_other_work() -> None:
+    name = "autograd::engine::evaluate_function: AddmmBackward0"
+
+    def in_step(ts: int) -> list[Event]:
+        dead, used = {"Sequence number": ts + 1}, {"Sequence number": ts + 2}
+        return [
+            function("model.py(9): classify", ts + 5, 290), function("model.py(5): forward", ts + 10, 270),
+            function("nn.Module: Net_0", ts + 15, 250), x("aten::linear", ts + 20, 230, **dead),
+            function("nn.Module: Net_0", ts + 400, 110), x("aten::linear", ts + 405, 100, **used),
+            x(name, ts + 600, 100, **used), x("Optimizer.step#SGD.step", ts + 800, 50, "user_annotation"),
+        ]  # fmt: skip
+
+    whole = [step(1, 0, 1000), step(2, 1000, 1000), function("train.py(1): main", 0, 2000)]
+    assert lines(found("STP104", *whole, *in_step(0), *in_step(1000)))[0][:3] == ("model.py", 9, "classify")
+
+
 def test_work_of_the_backward_pass_is_named_by_the_line_of_the_forward_op() -> None:
     forward = [x("aten::select", 20 * at, 10, **{"Sequence number": at}) for at in range(1, 21)]
     name = "autograd::engine::evaluate_function: SelectBackward0"
