@@ -39,7 +39,7 @@ _HEAD = re.compile(rb"\s*\{")
 
 @dataclass(frozen=True)
 class Additions:
-    """Our additions to a trace: the line of each call, and ``facts`` about the machine and the recording."""
+    """Our additions to a trace: the source line of each call, and ``facts`` about the machine and the recording."""
 
     calls: Calls = NO_CALLS
     facts: Facts | None = None

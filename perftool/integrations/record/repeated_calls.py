@@ -33,7 +33,7 @@ from perftool.integrations.record.steps import GlobalHook, has_seen_compile
 
 # A step with more calls, or with more parameters and buffers of all called modules, is not examined to its end.
 _MOST_CALLS, _MOST_STATES = 20_000, 200_000
-# Different inputs to remember per module, values of a call, and elements of a result to compare.
+# The most inputs to remember per module, values to read per call, and elements to compare per result.
 _MOST_INPUTS, _MOST_VALUES, _MOST_ELEMENTS = 8, 64, 256
 _MOST_MODULES, _LONGEST_PATH = 50, 1_000
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout)

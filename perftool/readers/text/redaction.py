@@ -231,7 +231,7 @@ class _Search:
 
 
 class _Begun:
-    """Finds learned texts that the end of a text cuts off. ``kinds`` maps each learned text to its kind."""
+    """Finds the start of a learned text at the end of another text, where that was cut. ``kinds`` maps each learned text to its kind."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds

@@ -1,4 +1,4 @@
-"""Caches functions of a text without keeping long texts."""
+"""Caches the results of functions of one string, except for long strings."""
 
 from __future__ import annotations
 
