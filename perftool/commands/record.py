@@ -342,7 +342,8 @@ class _Held:
 
 @contextmanager
 def _signals_held() -> Iterator[_Held | None]:
-    """Hold signals back within this block. Yield None on systems that do not report a signal's sender (macOS, Windows)."""
+    """Hold signals back within this block. Yield None on systems that do not report a signal's sender (macOS,
+    Windows)."""
     if not hasattr(signal, "sigwaitinfo"):
         yield None
         return

@@ -231,7 +231,8 @@ class _Search:
 
 
 class _Begun:
-    """Finds the start of a learned text at the end of another text, where that was cut. ``kinds`` maps each learned text to its kind."""
+    """Finds the start of a learned text at the end of a text that was cut. ``kinds`` maps each learned text to its
+    kind."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
