@@ -173,12 +173,17 @@ def _certainty(name: str) -> Certainty:
     return Certainty.RANDOM if _KEY.search(words) and not _ORDINARY_KEY.search(words) else Certainty.NO
 
 
+def looks_random(text: str) -> bool:
+    """Whether ``text`` may be a generated key: one word of 16 or more characters, with letters and digits."""
+    return bool(_RANDOM.fullmatch(text))
+
+
 def is_secret(name: str, value: str) -> bool:
     """Whether ``value``, the text of the setting or option ``name``, is a secret."""
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
     if certainty(name) == Certainty.RANDOM:
-        return bool(_RANDOM.fullmatch(value))
+        return looks_random(value)
     # A plain word is a token of a language model rather than a secret.
     word = name in ("token", "pass") and _WORD.fullmatch(value)
     folder = name.strip("-").lower() == "pwd" and _FOLDER.match(value)

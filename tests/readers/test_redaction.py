@@ -233,6 +233,13 @@ def test_the_rest_of_a_cut_secret_is_left_out(secret: str, left: int) -> None:
     assert redactor.left_out == {"MY_PASSWORD"}
 
 
+@pytest.mark.parametrize("form", ["|\n  {}", "\n  - {}", "[{}, other]", "!vault {}", "{}|X=1"])
+def test_a_generated_secret_is_found_without_the_list_or_block_around_it(form: str) -> None:
+    secret, redactor = "q7Wz2Kd9xT4bV8nM", Redactor()
+    redactor.learn([json.dumps({"DB_PASSWORD": form.format(secret)}).encode()])
+    assert redactor.text(f"aten::x {secret}") == "aten::x redacted"
+
+
 def test_a_word_of_a_secret_is_kept_if_nothing_was_cut() -> None:
     redactor = Redactor()
     redactor.learn([b'{"PASSWORD": "transformer-17"}'])

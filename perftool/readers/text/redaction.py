@@ -18,6 +18,7 @@ from perftool.readers.secrets import (
     is_secret,
     is_secret_number,
     joined,
+    looks_random,
     replaced,
     secrets_in,
 )
@@ -32,6 +33,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
+_BETWEEN = re.compile(r"[\s\[\],|=]+")
 # Reports may shorten texts without a mark: kernel names before their (template) arguments, stacks between frames, paths
 # to the file name, and modules before their number.
 _CUT_BEFORE = re.compile(r"""[(<>;/'"`]|_\d+$""")
@@ -118,7 +120,9 @@ class Redactor:
     def _remember(self, kind: str, text: str = "") -> None:
         self._removed.add(kind)
         # Rules that group names regardless of numbers print # for each number.
-        for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text)):
+        # A value may be a list or a block of YAML, and other texts may repeat only the secret in it.
+        words = filter(looks_random, _BETWEEN.split(text))
+        for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text), *words):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)
 
