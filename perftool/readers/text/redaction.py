@@ -33,7 +33,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
-_BETWEEN = re.compile(r"[\s\[\],|=]+")
+_BETWEEN = re.compile(r"[\s\[\],|=:\"'\\]+")
 # Reports may shorten texts without a mark: kernel names before their (template) arguments, stacks between frames, paths
 # to the file name, and modules before their number.
 _CUT_BEFORE = re.compile(r"""[(<>;/'"`]|_\d+$""")
@@ -87,7 +87,9 @@ class Redactor:
         """Remove the secrets from ``text``."""
         spans = []
         for found in secrets_in(text):
-            self._remember(found.kind, text[found.start : found.end])
+            # Only the beginning of a long line, because there may be a secret at every character of it.
+            line = text[found.start : min(found.last, found.start + _LONGEST_KEPT)]
+            self._remember(found.kind, text[found.start : found.end], line)
             spans.append(found.span)
         # Join the spans right away to save memory, because a secret may be found at every character of a long text.
         if self._search:
@@ -117,11 +119,12 @@ class Redactor:
             return replace(value, **{one.name: self._value(getattr(value, one.name)) for one in fields(value)})
         return value
 
-    def _remember(self, kind: str, text: str = "") -> None:
+    def _remember(self, kind: str, text: str = "", line: str = "") -> None:
+        """Learn the secret ``text``, and generated keys in the rest of its ``line``, which may belong to it."""
         self._removed.add(kind)
         # Rules that group names regardless of numbers print # for each number.
         # A value may be a list or a block of YAML, and other texts may repeat only the secret in it.
-        words = filter(looks_random, _BETWEEN.split(text))
+        words = filter(looks_random, _BETWEEN.split(line or text))
         for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text), *words):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)
