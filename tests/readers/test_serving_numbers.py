@@ -118,6 +118,34 @@ def test_a_number_of_a_result_that_is_not_usable_is_reported(value: object, tmp_
     assert [one.kind for one in found.issues] == ["bad value"]
 
 
+@pytest.mark.parametrize("lost", ["", 'x vllm:time_to_first_token_seconds_sum{engine="1"} 9000\n'])
+def test_a_sum_over_engines_of_which_one_is_missing_is_unknown(lost: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.txt"
+    one = 'vllm:time_to_first_token_seconds_{}{{engine="{}"}} 2\n'
+    known = one.format("sum", 0) + one.format("count", 0) + one.format("count", 1)
+    path.write_text(f"# TYPE vllm:x counter\n{known}{lost}")
+    found = text_input.read(str(path))
+    assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == ({}, ["bad value"])
+
+
+def test_a_line_of_a_page_may_be_indented(tmp_path: Path) -> None:
+    path = tmp_path / "page.txt"
+    path.write_text("# TYPE vllm:x counter\n \tvllm:num_preemptions_total 3\n")
+    found = text_input.read(str(path))
+    assert (found.pages[0].totals, found.issues) == ({"preemptions": 3}, ())
+
+
+@pytest.mark.parametrize("other", ['"completed": 4, "mean_ttft_ms": 500}', "a,b,c", "x"])
+def test_text_between_results_is_reported(other: str, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    one = '{"completed": 4, "mean_ttft_ms": 10.5}'
+    for text in (f"{one}\n{other}\n", f"{one}\n{other}\n{one}\n"):
+        path.write_text(text)
+        assert [issue.kind for issue in text_input.read(str(path)).issues] == ["bad JSON"]
+    path.write_text(f"{one}\n{one},\n{one}\n")
+    assert (len(text_input.read(str(path)).results), text_input.read(str(path)).issues) == (3, ())
+
+
 def test_an_object_that_is_no_result_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"run": {"completed": 4, "mean_ttft_ms": 500}}')

@@ -104,10 +104,12 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
     results = _LastResults(tally)
     decoder, at = json.JSONDecoder(), 0
     while (begin := text.find("{", at)) >= 0:
+        _note_other_text(tally, text[at:begin])
         try:
             found, at = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
             tally.note("bad JSON", "a result is not complete JSON and is left out")
+            at = len(text)
             break
         if not is_result(found):
             tally.note("bad JSON", "an object is not a result of a benchmark client and is left out")
@@ -118,7 +120,14 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
             for key in (key for key, value in numbers.items() if value is None):
                 tally.note("bad value", f"{key} is not a usable number")
             results.add({_KEYS[key]: float(value) for key, value in numbers.items() if value is not None})
+    _note_other_text(tally, text[at:])
     return LogReading(results=results.kept, issues=tally.issues(), kind="serving")
+
+
+def _note_other_text(tally: IssueTally, text: str) -> None:
+    """Note ``text`` between or after results if it is more than what separates them."""
+    if text.strip(" \t\r\n,[]\ufeff"):
+        tally.note("bad JSON", "text that is not a result of a benchmark client is left out")
 
 
 class _LastResults:

@@ -71,14 +71,15 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     tally = IssueTally()
     sums: dict[str, float] = {}
     unknown = set()
+    labels: dict[str, set[str]] = {}
     settings: tuple[ConfigEntry, ...] = ()
     for line in read_lines(source, tally, wanted=Wanted(_READ)):
         if not line.ended and line.text.strip():
             # Both text formats end every line, so the value may lack its last digits.
             tally.note("cut line", "the last line of the metrics page is truncated, so values are missing", line.number)
             continue
-        found = _SAMPLE.match(line.text)
-        name = _NAME.match(line.text)
+        text = line.text.lstrip()
+        found, name = _SAMPLE.match(text), _NAME.match(text)
         if name is None or name[0] not in _NAMES:
             continue
         value = _number(found["value"]) if found else None
@@ -86,15 +87,19 @@ def read(source: Source, rank: int | None = None) -> LogReading:
             tally.note("bad value", "a value of the metrics page is not a number", line.number)
             unknown.add(name[0])
         elif found["name"] == _SETTINGS:
-            labels = dict(_LABEL.findall(found["labels"] or ""))
-            settings = tuple(
-                ConfigEntry("server", key, labels[key], rank, line.number) for key in _KEPT if key in labels
-            )
+            given = dict(_LABEL.findall(found["labels"] or ""))
+            settings = tuple(ConfigEntry("server", key, given[key], rank, line.number) for key in _KEPT if key in given)
         elif found["name"] == _STARTED:
             # Each engine of a server has its own start time.
             sums[_STARTED] = min(sums.get(_STARTED, value), value)
         else:
             sums[found["name"]] = sums.get(found["name"], 0) + value
+            labels.setdefault(found["name"], set()).add(found["labels"] or "")
+    for time in {name for names in _TIMES.values() for name in names}:
+        parts = {f"{time}_sum", f"{time}_count"}
+        if not parts & unknown and len({frozenset(labels.get(part, ())) for part in parts}) > 1:
+            tally.note("bad value", "a histogram of the metrics page lacks a sum or a count")
+            unknown |= parts
     # Without the value of one engine, a sum over the engines is unknown.
     known = {name: value for name, value in sums.items() if name not in unknown}
     page = MetricsPage(known.get(_STARTED), _known(known))

@@ -10,7 +10,7 @@ import numpy as np
 
 from perftool.replay.ranks.kernels import Slowdown, slowdown_of
 from perftool.replay.ranks.lateness import Late, Lateness
-from perftool.replay.ranks.meetings import CAUSES, Less
+from perftool.replay.ranks.meetings import Less
 from perftool.replay.ranks.reading import LEAST
 from perftool.units import format_ns, ranks_text
 
@@ -91,8 +91,10 @@ class CulpritRowMaker(Lateness):
 
     def row(
         self, kind: str, subject: str, label: str, late: Late, changes: Sequence[Less] = (),
-        reason: tuple[str, float, float] | None = None, others: str = "",
+        reason: tuple[str, float, float] | None = None, others: str = "", *, whole: bool = True,
     ) -> CulpritRow | None:  # fmt: skip
+        """The row of ``late``, or None if its work does not explain why others wait. Without ``whole``, leave out what
+        takes long: the replay, and the comparison of its kernels."""
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
             # The other ranks hardly wait for ``late``.
@@ -102,7 +104,7 @@ class CulpritRowMaker(Lateness):
         if reason is None and own < _EXPLAINS * estimate:
             # The additional work of ``late`` does not explain why the others wait.
             return None
-        replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
+        replayed = None if self.model.why_not or not whole else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)
         cause, own, usual = reason or self._cause(late, steps)
         # A slow host launches collectives too late to be hidden by compute, so the gain may include the exposed
@@ -115,11 +117,11 @@ class CulpritRowMaker(Lateness):
         per_rank = waiting[:, chosen].mean(axis=1)
         late_ns = float(np.median(per_rank[self.compared(late)]))
         others = others or self._others(late.ranks)
-        slowdown = self._slowdown(late, cause)
+        slowdown = self._slowdown(late, cause) if whole else None
         if slowdown and slowdown.kind in ("more", "larger") and len(late.ranks) > _FEW * len(self.ranks):
             # The replay removes the additional work. Moving it to the other ranks saves much less.
             trusted = False
-        why = self._why(late, steps, (cause, own, usual), others, slowdown)
+        why = self._why(late, steps, (cause, own, usual), others, slowdown) if whole else ""
         return CulpritRow(
             kind, subject, label, late.ranks[0] if len(late.ranks) == 1 else None, list(late.ranks), steps, len(steps),
             len(self.steps), _period(steps, self.steps), int((per_rank >= 0.5 * late_ns).sum()), round(late_ns),
@@ -159,15 +161,12 @@ class CulpritRowMaker(Lateness):
         the median rank. None and zeros if there is no such cause."""
         rows, columns = np.isin(self.meetings.ranks, late.ranks), np.isin(self.steps, steps)
         count = max(1, int(rows.sum()) * int(columns.sum()))
-        more = {
-            name: float(self.by_step(self.meetings.arrivals.causes[name][1])[rows][:, columns].sum()) / count
-            for name in CAUSES
-        }
+        more = {name: float(excess[rows][:, columns].sum()) / count for name, (_, excess) in self.causes.items()}
         whole = float(self.excess[rows][:, columns].sum()) / count
         most = max(more, key=lambda name: (more[name], name))
         if more[most] < 0.5 * whole:
             return None, 0.0, 0.0
-        own = float(self.by_step(self.meetings.arrivals.causes[most][0])[rows][:, columns].sum()) / count
+        own = float(self.causes[most][0][rows][:, columns].sum()) / count
         return most, own, own - more[most]
 
     def _slowdown(self, late: Late, cause: str | None) -> Slowdown | None:

@@ -121,7 +121,7 @@ class _Search(CulpritRowMaker):
 
     def _stage(self) -> CulpritRow | None:
         """A row for the stage whose ranks compute longest, or None if it hardly takes longer than the median stage."""
-        work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
+        work = self.causes["compute"][0].sum(axis=1)
         by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
         means = {
             at: float(np.mean([by_rank.get(rank, 0.0) for rank in ranks])) for at, ranks in self.meetings.stages.items()
@@ -230,7 +230,9 @@ class _Search(CulpritRowMaker):
         return float(self.excess[self.ranks.index(rank), self.steps.index(step)])
 
     def _changing(self, events: Mapping[int, Sequence[int]]) -> CulpritRow | None:
-        rows = [self.row("single", "", "", Late(tuple(ranks), (step,))) for step, ranks in sorted(events.items())]
+        # The steps are replayed together below: a replay of each step would take quadratic time.
+        each = [Late(tuple(ranks), (step,)) for step, ranks in sorted(events.items())]
+        rows = [self.row("single", "", "", late, whole=False) for late in each]
         known = [row for row in rows if row is not None]
         if len({tuple(row.late_ranks) for row in known}) < 2:
             return None

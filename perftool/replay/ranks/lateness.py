@@ -54,6 +54,13 @@ class Lateness:
         """How much more each rank (row) works in each step (column) than the median rank, in ns."""
         return self.by_step(self.meetings.arrivals.excess)
 
+    @cached_property
+    def causes(self) -> dict[str, tuple[Floats, Floats]]:
+        """For each of CAUSES, its time on each rank (row) in each step (column), and how much more that is than on the
+        median rank, in ns."""
+        causes = self.meetings.arrivals.causes
+        return {name: (self.by_step(work), self.by_step(excess)) for name, (work, excess) in causes.items()}
+
     def by_step(self, values: Floats) -> Floats:
         arrivals = self.meetings.arrivals
         found = np.zeros((len(self.ranks), len(self.steps)))
@@ -110,7 +117,7 @@ class Lateness:
         micro = max(
             1.0, is_pass.sum() / len(self.steps) / (2 if late.ranks[0] in (*stages[0], *stages[max(stages)]) else 4)
         )
-        computed = self.by_step(arrivals.causes["compute"][0])[self.ranks.index(late.ranks[0])].mean()
+        computed = self.causes["compute"][0][self.ranks.index(late.ranks[0])].mean()
         return float((len(stages) - 1) / micro * computed)
 
     def late_at(self, left_out: Sequence[int]) -> Floats:

@@ -5,6 +5,7 @@ rank.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,11 +160,36 @@ class Meetings:
         factor = np.ones(len(self.wire))
         for change in changes:
             if change.cause == "link":
-                mine = np.unique(self.arrivals.meeting[self.arrivals.rank == change.rank])
-                chosen = [n for n in mine.tolist() if n < len(self.wire) and self.group[n] == change.group]
+                chosen = self._meetings_of(change.rank, change.group)
                 factor[chosen] = np.minimum(factor[chosen], 1.0 if change.factor is None else change.factor)
         wires: Floats = self.wire * factor
         return wires
+
+    def _meetings_of(self, rank: int, group: str | None) -> Int64s:
+        """The numbers of the meetings of ``group`` in which ``rank`` takes part."""
+        numbers = self._of_group.get(group, np.zeros(0, dtype=np.int64))
+        keys = self._key(numbers, np.int64(rank))
+        at = np.minimum(np.searchsorted(self._members, keys), len(self._members) - 1)
+        chosen: Int64s = numbers[self._members[at] == keys]
+        return chosen
+
+    @cached_property
+    def _of_group(self) -> dict[str | None, Int64s]:
+        """The numbers of the meetings of each group."""
+        numbers = defaultdict(list)
+        for number, group in enumerate(self.group):
+            numbers[group].append(number)
+        return {group: np.array(found, dtype=np.int64) for group, found in numbers.items()}
+
+    @cached_property
+    def _members(self) -> Int64s:
+        """A number for each meeting and rank that takes part in it, in order."""
+        members: Int64s = np.unique(self._key(self.arrivals.meeting, self.arrivals.rank))
+        return members
+
+    def _key(self, meeting: Int64s, rank: Int64s | np.int64) -> Int64s:
+        keys: Int64s = meeting * (self.ranks.max() + 1) + rank
+        return keys
 
     def _ends(self, less: Floats, wire: Floats) -> Floats:
         """The times at which ranks leave collectives, in ns: one row for each arrival, one column for each scenario."""
