@@ -96,6 +96,4 @@ def test_record_writes_the_padding_and_a_finding_says_so(tmp_path: Path) -> None
     sums = {"tokens": 1024, "padded": 644, "cut": 384}
     assert recorded["padded_inputs"] == [{"path": "Net > Embedding", "vocabulary": 99, "width": 256, **sums}]
     (finding,) = [one for one in analyze([str(trace)]).findings if one.code == "STP108"]
-    assert finding.message.startswith(
-        "in a step before the recording, 62.9 % of the tokens that Net > Embedding looked"
-    )
+    assert finding.message.startswith("62.9 % of the tokens that Net > Embedding looked up in a step before the record")
