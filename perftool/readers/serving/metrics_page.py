@@ -50,10 +50,11 @@ _MOST = 1e15
 _STARTED = "vllm:generation_tokens_created"
 _SETTINGS = "vllm:cache_config_info"
 _KEPT = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
+_HISTOGRAMS = [name for names in _TIMES.values() for name in names]
 _SUMMED = {
     _STARTED,
     *(name for names in _TOTALS.values() for name in names),
-    *(f"{name}_{part}" for names in _TIMES.values() for name in names for part in ("sum", "count")),
+    *(f"{name}_{part}" for name in _HISTOGRAMS for part in ("sum", "count")),
 }
 _NAMES = {*_SUMMED, _SETTINGS}
 _READ = shortest(_NAMES)
@@ -79,9 +80,10 @@ def read(source: Source, rank: int | None = None) -> LogReading:
             tally.note("cut line", "the last line of the metrics page is truncated, so values are missing", line.number)
             continue
         text = line.text.lstrip()
-        found, name = _SAMPLE.match(text), _NAME.match(text)
+        name = _NAME.match(text)
         if name is None or name[0] not in _NAMES:
             continue
+        found = _SAMPLE.match(text)
         value = _number(found["value"]) if found else None
         if found is None or value is None:
             tally.note("bad value", "a value of the metrics page is not a number", line.number)
@@ -95,7 +97,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
         else:
             sums[found["name"]] = sums.get(found["name"], 0) + value
             labels.setdefault(found["name"], set()).add(found["labels"] or "")
-    for time in {name for names in _TIMES.values() for name in names}:
+    for time in _HISTOGRAMS:
         parts = {f"{time}_sum", f"{time}_count"}
         if not parts & unknown and len({frozenset(labels.get(part, ())) for part in parts}) > 1:
             tally.note("bad value", "a histogram of the metrics page lacks a sum or a count")
