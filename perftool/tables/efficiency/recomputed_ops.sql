@@ -8,6 +8,7 @@
 -- needs: ops
 -- empty without: ops.sequence
 -- column op: BIGINT, ops.id
+-- column function: BIGINT, last backward function that started before the op on its track (ops.id)
 WITH functions AS (
     SELECT track AS rank, 0 AS class, ts, "end" FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')
 ),
@@ -33,4 +34,7 @@ repeated AS (
 ),
 united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
 -- The conditions save ASOF JOIN from sorting all ops if there is no backward pass.
-SELECT o.id AS op FROM (FROM ops WHERE EXISTS (FROM united)) AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"
+SELECT o.id AS op, n.id AS function
+FROM (FROM ops WHERE EXISTS (FROM united)) AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts
+ASOF JOIN (FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function') AND EXISTS (FROM united)) AS n ON n.track = o.track AND o.ts >= n.ts
+WHERE o."end" <= u."end"
