@@ -120,6 +120,14 @@ class Finding:
         return late if isinstance(late, list) and all(isinstance(rank, int) for rank in late) else []
 
 
+def included_in(first: Finding, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings whose time the total gain of ``first`` includes: ``first``, and others of its rank with its fix."""
+    if not first.fix_gain:
+        return [first]
+    same = (first.code, first.rank, first.short_fix)
+    return [first, *(one for one in findings if one is not first and (one.code, one.rank, one.short_fix) == same)]
+
+
 def sum_of(findings: Iterable[Finding]) -> Gain | None:
     """The sum of the gains of ``findings``; None if none has a gain. The sum is a prediction if all gains are
     predicted."""

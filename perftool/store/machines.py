@@ -9,7 +9,7 @@ from typing import Any
 
 from perftool.model.cut_text import cut_text
 from perftool.model.devices import is_rate
-from perftool.model.recorded_on import RECORDED_KEY
+from perftool.model.recorded_on import LONGEST_PATH, RECORDED_KEY
 from perftool.readers.text.json_values import integer, number
 
 _VERSION = 1
@@ -17,7 +17,7 @@ _VERSION = 1
 _MOST, _MOST_COUNTED = 2**57, 2**20
 _LONGEST = 200
 _LONGEST_DIMS, _MOST_OPS = 1_000, 100
-_LONGEST_PATH, _MOST_MODULES = 1_000, 100
+_MOST_MODULES = 100
 # Data types and layouts, in the order of the columns of ``op_speeds``.
 _WAYS = ("fp32", "bf16", "fp32_channels_last", "bf16_channels_last")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
@@ -165,7 +165,7 @@ def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[A
         for one in map(_object, _list(found.get("repeated_calls"))[:_MOST_MODULES]):
             module, path = _text(one, "module"), one.get("path")
             calls, repeated, modules = (_count(one, name) for name in ("calls", "repeated", "modules"))
-            known = module and isinstance(path, str) and len(path) <= _LONGEST_PATH
+            known = module and isinstance(path, str) and len(path) <= LONGEST_PATH
             if known and calls and repeated and modules and repeated < calls:
                 rows.setdefault((rank, module or ""), (rank, module, path, calls, repeated, modules))
     return list(rows.values())
@@ -178,7 +178,7 @@ def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
         for one in map(_object, _list(found.get("padded_inputs"))[:_MOST_MODULES]):
             path, sizes = one.get("path"), [_whole(one, name) for name in ("vocabulary", "width")]
             tokens, padded, cut = (_whole(one, name) for name in ("tokens", "padded", "cut"))
-            known = isinstance(path, str) and len(path) <= _LONGEST_PATH and None not in sizes
+            known = isinstance(path, str) and len(path) <= LONGEST_PATH and None not in sizes
             if known and tokens and padded and cut is not None and cut <= padded < tokens:
                 rows.setdefault((rank, path, *sizes), (rank, path, *sizes, tokens, padded, cut))
     return list(rows.values())

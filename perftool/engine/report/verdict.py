@@ -29,7 +29,7 @@ from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.ranking import LOOSE, weight_ns
 from perftool.engine.rules.sources import longest_function
 from perftool.model.replayed import ReplayModel
-from perftool.model.report import BREAKDOWN, Cause, Finding, Verdict
+from perftool.model.report import BREAKDOWN, Cause, Finding, Verdict, included_in
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label, of_steps
 from perftool.units import format_ns, format_ratio
@@ -104,9 +104,8 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = overloaded or _cause_sentence(unexplained, whole, run)
         named_phase = _PHASE_OF.get(unexplained.name)
     elif first:
-        headline = _finding_sentence(
-            first, _alike(first, findings), rules, *_measured_by(first, whole, run), run.device
-        )
+        same_fix = included_in(first, findings)
+        headline = _finding_sentence(same_fix, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
         if _gains_below(_MINOR, first) and not _blames(first, rules) and (limit := limit_sentence(run, _MOSTLY_BUSY)):
             headline = limit if _gains_below(_TABLE_ONLY, first) else f"{limit} {headline}"
@@ -284,16 +283,11 @@ def _recorded_ns(run: VerdictInput) -> int:
     return round((run.summary["window_ms"].value or 0) * 1e6)
 
 
-def _alike(first: Finding, findings: Sequence[Finding]) -> list[Finding]:
-    """The other findings that the gain of ``first`` includes, because they have the same fix."""
-    same = (first.code, first.rank, first.short_fix)
-    others = [found for found in findings if found is not first and (found.code, found.rank, found.short_fix) == same]
-    return others if first.fix_gain else []
-
-
 def _finding_sentence(
-    first: Finding, alike: Sequence[Finding], rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None
+    same_fix: Sequence[Finding], rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None
 ) -> str:
+    """A sentence about the first of the findings with the same fix, whose gains are added up."""
+    first, more = same_fix[0], len(same_fix) - 1
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):
         # The message identifies the straggler, and the ranks that wait for it are not at fault.
@@ -304,11 +298,11 @@ def _finding_sentence(
     # For a rule about many ops, the evidence contains a clause about the op.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
-    title += f" (with {len(alike)} more {first.code} finding{'s' if len(alike) > 1 else ''})" if alike else ""
+    title += f" (with {more} more {first.code} finding{'s' if more > 1 else ''})" if more else ""
     # If the fix is to do some work less often, the time of that work is spent rather than lost.
     if (spent_on := first.evidence.get("spent_on")) and first.whole_gain:
         spent = f"{format_ratio(first.whole_gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
-        names = [str(found.evidence.get("spent_on")).split(", which ")[0] for found in (first, *alike)]
+        names = [str(found.evidence.get("spent_on")).split(", which ")[0] for found in same_fix]
         return f"{spent} goes to {' and '.join(names)}{str(spent_on).removeprefix(names[0])}."
     if gain and whole.ns:
         predicted = first.whole_gain is not None and first.whole_gain.kind == "predicted"

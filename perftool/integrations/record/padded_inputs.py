@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from perftool.integrations.record.plain_tensors import is_plain
+from perftool.model.recorded_on import LONGEST_PATH
 
 # Larger inputs are not examined, because that takes time.
 _MOST_TOKENS = 2**20
-_MOST_TABLES, _LONGEST_PATH = 50, 1_000
+_MOST_TABLES = 50
 # Numbers of segments, of types and of flags also repeat at the ends of sequences, but have fewer values than tokens.
 _FEWEST_TOKENS = 4
 # A token that also occurs within the sequences may be the last one of many.
@@ -37,7 +38,7 @@ class PaddedInputs:
 
     def add(self, path: str, module: torch.nn.Module, args: Any) -> None:
         """Add the input of a call of ``module``. ``path`` has the classes of the modules from the outermost to it."""
-        if type(module) is not torch.nn.Embedding or len(args) != 1 or len(path) > _LONGEST_PATH:
+        if type(module) is not torch.nn.Embedding or len(args) != 1 or len(path) > LONGEST_PATH:
             return
         found = padding(args[0], module.padding_idx)
         if found is not None:

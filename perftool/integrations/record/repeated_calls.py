@@ -30,12 +30,13 @@ from perftool.integrations.compiler import uncompiled
 from perftool.integrations.record.padded_inputs import PaddedInputs
 from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
+from perftool.model.recorded_on import LONGEST_PATH
 
 # A step with more calls, or with more parameters and buffers of all called modules, is not examined to its end.
 _MOST_CALLS, _MOST_STATES = 20_000, 200_000
 # The most inputs to remember per module, values to read per call, and elements to compare per result.
 _MOST_INPUTS, _MOST_VALUES, _MOST_ELEMENTS = 8, 64, 256
-_MOST_MODULES, _LONGEST_PATH = 50, 1_000
+_MOST_MODULES = 50
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout)
 
 
@@ -186,7 +187,7 @@ class RepeatedCalls:
                 "modules": self._kinds[one.kind],
             }
             for one in repeating.values()
-            if not one.around & repeating.keys() and names[one.kind.__name__] == 1 and len(one.path) <= _LONGEST_PATH
+            if not one.around & repeating.keys() and names[one.kind.__name__] == 1 and len(one.path) <= LONGEST_PATH
         ]
         return sorted(found, key=lambda one: (one["path"], one["module"]))[:_MOST_MODULES]
 

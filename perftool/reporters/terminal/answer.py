@@ -14,7 +14,7 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.engine.report.device_words import is_well_fed
 from perftool.engine.report.verdict import NOTICEABLE
 from perftool.model.inputs import InputFile
-from perftool.model.report import Finding, Report, sum_of
+from perftool.model.report import Finding, Report, included_in, sum_of
 from perftool.reporters.escape import one_line
 from perftool.reporters.naming import facts, run_title
 from perftool.reporters.serving import server_lines
@@ -175,7 +175,7 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     first = findings[0]
     times = f" x {len(findings)}" if len(findings) > 1 else ""
     where = f" on {ranks} ranks" if ranks > 1 else _awaited(findings)
-    mended = [one for one in findings if one.rank == first.rank] if first.fix_gain else [first]
+    mended = included_in(first, findings)
     cells = (f"{first.code} {first.name}{times}{where}", amount_text(sum_of(mended)), shown_sources(first, 1))
     overlaps = tuple(dict.fromkeys(overlap for one in mended for overlap in one.overlaps))
     overlap = overlap_text(replace(first, overlaps=overlaps))
