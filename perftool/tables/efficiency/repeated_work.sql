@@ -27,11 +27,12 @@ starts AS (
 convolutions AS (
     SELECT rank, input_dims->>'$[0]' AS image, try_cast(image AS BIGINT[]) AS size FROM ops WHERE name = 'aten::convolution'
 ),
--- Copies inside the backward passes of convolutions are oneDNN's own.
+-- Copies inside the backward passes of convolutions are oneDNN's own. A clone keeps the layout unless its second argument,
+-- the memory format, is 0 (contiguous).
 restoring AS (
     SELECT o.rank, count(*) AS ops FROM ops AS o SEMI JOIN convolutions AS c ON c.rank = o.rank AND c.image = (o.input_dims->>'$[0]')
     LEFT JOIN ops AS p ON p.id = o.parent LEFT JOIN ops AS g ON g.id = p.parent
-    WHERE o.name IN ('aten::clone', 'aten::reshape', 'aten::instance_norm')
+    WHERE (o.name IN ('aten::reshape', 'aten::instance_norm') OR o.name = 'aten::clone' AND coalesce(o.concrete_inputs->>'$[1]', '0') = '0')
         AND NOT regexp_matches(coalesce(g.name, p.name, ''), 'convolution_backward|_conv2d_backward')
     GROUP BY o.rank
 ),
