@@ -1,4 +1,4 @@
-"""``benchmark``: measures code before and after the advice is applied, and runs the rules on the traces of both forms."""
+"""``benchmark``: measures code before and after the advice is applied, and runs the rules on traces of both forms."""
 
 from __future__ import annotations
 
