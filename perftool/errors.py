@@ -70,13 +70,15 @@ class QueryTimeoutError(QueryError):
 
 
 class OutOfMemoryError(PerfToolError):
-    """The tables need more memory than this machine has left."""
+    """The tables need more memory than they may use: ``limit_mb``, which the machine lacks the memory to double, or an
+    unknown amount."""
 
     def __init__(self, limit_mb: int | None) -> None:
-        had = "" if limit_mb is None else f" than the {limit_mb:,} MB available to them"
-        super().__init__(
-            f"the tables need more memory{had}, and this machine has none left; analyse a shorter recording"
-        )
+        text = "the tables need more memory than they may use"
+        if limit_mb is not None:
+            text = f"the tables need more memory than the {limit_mb:,} MB available to them, and this machine has too"
+            text += " little free memory to double that"
+        super().__init__(f"{text}; analyse a shorter recording")
 
 
 class MissingExtraError(PerfToolError):

@@ -68,7 +68,7 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
             stage("simulating")
             recorded = _simulate(benchmark, benchmark.script, folder)
         if recorded is not None:
-            stage("running the rules on both traces")
+            stage("running the rules on the traces of both forms")
             proof = _proof_of_traces(benchmark, recorded, measurements)
     except (BenchmarkError, InputError) as error:
         judged: tuple[BenchmarkStatus, str | None] = ("failed", str(error))

@@ -180,6 +180,8 @@ def test_no_arguments_print_help(cli) -> None:
         (("query", "good.json", "SELECT 1", "--time-limit", "nan"), "--time-limit"),
         (("analyze", "--watch", ".", "--interval", "1e300"), "86400"),
         (("record", "--server", "http://127.0.0.1:9", "--seconds", "inf"), "86400"),
+        (("record",), "name a program after --, or a server with --server"),
+        (("record", "--server", "http://127.0.0.1:9", "--", "train.py"), "exclude each other"),
         (("mcp", "--root", ".", "--time-limit", "1e300"), "86400"),
         (("simulate", "no.py", "--ranks", "1000000000000000000000"), "256"),
     ],

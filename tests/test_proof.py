@@ -128,7 +128,7 @@ def test_rules_fire_on_the_naive_form_only(tmp_path: Path) -> None:
 
     result = prove(BENCHMARK, Request("cpu", True, tmp_path), stages.append)
 
-    assert stages == ["measuring, small", "running the rules on both traces"]
+    assert stages == ["measuring, small", "running the rules on the traces of both forms"]
     assert result.proof is not None
     # Whether the measured gain confirms the claim depends on how busy the machine is.
     assert result.status in ("validated", "measured")

@@ -1,4 +1,4 @@
-"""``benchmark``: measures code before and after following advice, and runs the rules on both traces."""
+"""``benchmark``: measures code before and after the advice is applied, and runs the rules on traces of both forms."""
 
 from __future__ import annotations
 

@@ -100,8 +100,10 @@ def record(
 
       habana_perf_tool record --server http://localhost:8000 --seconds 5
     """
-    if (server is None) == (not command):
+    if server is None and not command:
         raise typer.BadParameter("name a program after --, or a server with --server")
+    if server is not None and command:
+        raise typer.BadParameter("a program after -- and --server exclude each other; give only one of them")
     _require_writable(folder)
     if server is not None:
         with _own_folder(folder) as place:

@@ -35,8 +35,8 @@ _ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 @dataclass(frozen=True)
 class RuleChoice:
     """The rules to run, with adjusted thresholds and severities, and warnings about their selection. ``known`` contains
-    all rules, selected or not. ``file_ignores`` are the per-file ignores from the settings, in which retired rules
-    have their current names.
+    all rules, selected or not. ``file_ignores`` are the per-file ignores from the settings, with the codes and names of
+    retired rules replaced by the codes of their successors.
     """
 
     rules: tuple[Rule, ...]

@@ -14,7 +14,7 @@ from perftool.commands.analyze import show_report_on
 from perftool.commands.options import NO_VALUE, ColorOption, Quiet
 from perftool.commands.output import print_notes
 from perftool.model.choices import Color
-from perftool.units import format_count, format_ns
+from perftool.units import format_ns, quantity
 
 if TYPE_CHECKING:
     from perftool.sim import Simulated
@@ -190,7 +190,7 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
         return ["habana_perf_tool: the script put no tensor on the device 'hpu', so there is no report"]
     lines = [
         f"habana_perf_tool: simulated {device.value.capitalize()}, {mode.value} mode: "
-        f"{format_count(done.steps)} steps, {format_count(done.compilations)} compilations, "
+        f"{quantity(done.steps, 'step', 'steps')}, {quantity(done.compilations, 'compilation', 'compilations')}, "
         f"{format_ns(done.length_ns)} of virtual time, {format_ns(done.compiling_ns)} of it compiling",
         f"Wrote {', '.join(map(_shown, (done.trace, done.log, done.metrics)))}",
     ]

@@ -10,6 +10,7 @@ import torch
 from perftool.errors import PerfToolError
 from perftool.integrations.peaks import Peaks, measured_peaks
 from perftool.model.processors import processor_name
+from perftool.units import quantity
 
 # Seconds per kind of work: enough for clocks to settle and for an undisturbed run.
 _SECONDS = 1.0
@@ -27,7 +28,7 @@ def peaks_document(device: str) -> str:
 
 def written(name: str, kind: str, peaks: Peaks, when: datetime) -> str:
     """Return the ``peaks`` of the device ``name``, measured at the time ``when``, as TOML."""
-    threads = f", {torch.get_num_threads()} threads" if kind == "cpu" else ""
+    threads = f", {quantity(torch.get_num_threads(), 'thread', 'threads')}" if kind == "cpu" else ""
     source = f"measured on {when:%Y-%m-%d} with PyTorch {torch.__version__}{threads}"
     rates = [("matrix", dtype, rate) for dtype, rate in peaks.products.items()]
     # 32-bit matmuls run on the vector units of a CPU.

@@ -22,6 +22,7 @@ from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
 from perftool.integrations.saving import save_trace
 from perftool.readers.discover import TRACE_SUFFIXES
+from perftool.units import format_times
 
 if TYPE_CHECKING:
     from perftool.model.report import Report
@@ -162,7 +163,7 @@ class Recording:
 
     def _nothing(self) -> str:
         return (
-            f"nothing was recorded: the block called step() {self._steps} times, but recording starts after "
+            f"nothing was recorded: the block called step() {format_times(self._steps)}, but recording starts after "
             f"{self._before}; lower wait or warmup"
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from perftool.units import quantity
+
 BenchmarkStatus = Literal["validated", "measured", "simulated", "skipped", "failed"]
 
 
@@ -21,7 +23,8 @@ class Machine:
 
     def __str__(self) -> str:
         load = "" if self.load is None else f"; load {self.load:.1f} at the start"
-        return f"{self.processor}, {self.cores} cores, {self.system}, Python {self.python}, torch {self.torch}{load}"
+        cores = quantity(self.cores, "core", "cores")
+        return f"{self.processor}, {cores}, {self.system}, Python {self.python}, torch {self.torch}{load}"
 
 
 @dataclass(frozen=True)

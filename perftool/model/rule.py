@@ -15,6 +15,8 @@ Side = Literal["host", "device"]
 STATUSES: tuple[Status, ...] = ("preview", "stable", "deprecated")
 SCOPES: tuple[Scope, ...] = ("rank", "ranks")
 SIDES: tuple[Side, ...] = ("host", "device")
+# When the fallback among advice texts applies.
+_OTHERS = "any other case"
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,12 @@ class Advice:
 
     @property
     def by_device(self) -> tuple[tuple[str, str], ...]:
-        """Each distinct text with its devices (or variants), joined by commas."""
+        """Each distinct text with its devices (or variants), joined by commas. The fallback is last."""
         merged: dict[str, list[str]] = {}
         for key, text in self.texts:
             merged.setdefault(text, []).append(key)
-        return tuple((", ".join(keys), text) for text, keys in merged.items())
+        named = [(_OTHERS if "any" in keys else ", ".join(keys), text) for text, keys in merged.items()]
+        return tuple(sorted(named, key=lambda one: one[0] == _OTHERS))
 
     @property
     def whole(self) -> str:
@@ -117,6 +120,11 @@ class Rule:
         """The severity to show on the rule's page: ``by cost`` if it depends on the gain, otherwise the rule's own."""
         by_cost = self.advice and self.severity != "error" and not self.severity_is_set
         return f"by cost ({self.severity} if unknown)" if by_cost and "gain_ns" in (self.sql or "") else self.severity
+
+    @property
+    def device_words(self) -> str:
+        """The devices of the rule, for a sentence."""
+        return "any device" if self.devices == ("any",) else ", ".join(self.devices)
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule applies to runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).

@@ -163,7 +163,7 @@ class Call:
 
 
 def spelled(types: Sequence[Any]) -> list[Any]:
-    """``types``, by the names that PyTorch's profiler uses."""
+    """Spell ``types`` as PyTorch's profiler does. Entries that are not strings become empty strings."""
     return [_NAMED.get(one, one) if isinstance(one, str) else "" for one in types]
 
 

@@ -19,7 +19,7 @@ from perftool.reporters.escape import markdown_cell, one_line
 from perftool.reporters.json import dump
 from perftool.reporters.labels import format_value
 from perftool.reporters.modules import path_tail
-from perftool.units import format_alike, format_ns, format_ratio
+from perftool.units import format_alike, format_ns, format_ratio, quantity
 
 VERSION = 1
 METHOD = "percentile bootstrap of the median, 2000 resamples"
@@ -268,7 +268,7 @@ def _some(side: FusedSide) -> str:
     shown = [cut_text(name, _LONGEST_PART) for name in names[:_MOST_PARTS]]
     more = len(names) - len(shown)
     named = ", ".join(shown) + (f" and {more} more" if more else "")
-    return f"{named} ({format_ns(side.ns)}, {side.calls:,.0f} calls)"
+    return f"{named} ({format_ns(side.ns)}, {quantity(round(side.calls), 'call', 'calls')})"
 
 
 def _reached(op: OpRate) -> str:

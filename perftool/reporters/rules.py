@@ -53,7 +53,7 @@ def rule_dict(rule: Rule) -> dict[str, Any]:
 def _page(rule: Rule) -> str:
     facts = (
         f"{rule.status} since {rule.since}, severity {rule.shown_severity}, confidence {rule.confidence}, "
-        f"for {', '.join(rule.devices)}"
+        f"for {rule.device_words}"
     )
     parts = [f"# {rule.name} ({rule.code})", facts, f"{rule.summary}."]
     if rule.retired:

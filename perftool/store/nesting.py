@@ -33,7 +33,8 @@ class Nested(NamedTuple):
 class Nesting:
     """Nests slices period by period, with the same result as nesting them all at once.
 
-    Keeps the possible parents of later slices: those still open, and the last slice at each depth.
+    Keeps the possible parents of later slices: those still open, and the last slice at each depth
+    of a track.
     """
 
     def __init__(self) -> None:
@@ -90,7 +91,7 @@ def nest(
 
 
 def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
-    """The positions of the sorted slices that may enclose slices starting at ``until`` or later."""
+    """The positions, among the sorted slices, of those that may be parents of slices starting at ``until`` or later."""
     nonempty = np.flatnonzero(end > start)
     levels = int(depth.max(initial=0)) + 1
     last_first = nonempty[::-1]

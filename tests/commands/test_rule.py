@@ -64,6 +64,12 @@ def test_one_rule_by_code_or_name(run: Run) -> None:
     assert run.out == by_code
 
 
+def test_the_devices_and_the_texts_of_a_rule_are_named(run: Run) -> None:
+    assert run("rule", "STP105") == 0
+    assert ", for any device\n" in run.out
+    assert 0 < run.out.index("\nFor random: ") < run.out.index("\nFor any other case: ")
+
+
 def test_one_rule_as_json(run: Run) -> None:
     assert run("rule", "GAP101", "--output-format", "json") == 0
     keys = {

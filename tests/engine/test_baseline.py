@@ -72,7 +72,9 @@ def test_a_written_baseline_accepts_all_of_its_findings(findings: list) -> None:
     [
         (None, "the baseline cannot be read (No such file or directory)"),
         ("{", "the baseline is not valid JSON"),
-        ("[]", "the baseline has version None, not 1; rewrite it with --write-baseline"),
+        ("[]", "not a baseline, because it has no version number; write one with --write-baseline"),
+        ('{"findings": []}', "not a baseline, because it has no version number;"),
+        ('{"version": "1"}', "not a baseline, because it has no version number;"),
         ('{"version": 7}', "the baseline has version 7, not 1; rewrite it with --write-baseline"),
         ('{"version": 1}', "key findings must be a list"),
         ('{"version": 1, "findings": [{}]}', "key findings[0] must have the keys fingerprint, code, file,"),

@@ -126,7 +126,7 @@ def test_a_number_that_is_not_finite_meets_no_budget(tmp_path: Path, value: str)
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("SELECT 1, 2", "budget n: the query must return one number, not 1 rows of 2 columns"),
+        ("SELECT 1, 2", "budget n: the query must return one number, not 1 row of 2 columns"),
         ("SELECT 'a'", "budget n: the query must return a number, not 'a'"),
     ],
 )

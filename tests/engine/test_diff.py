@@ -163,9 +163,12 @@ def test_other_files_are_not_saved_reports(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "message"),
-    [(2, "the report has version 2, not 1"), (1, "corrupt report (KeyError: 'steps')")],
-)
-def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None:
+    [
+        (2, "the report has version 2, not 1"), (None, "corrupt report (it has no version number)"),
+        (1, "corrupt report (KeyError: 'steps')"),
+    ],
+)  # fmt: skip
+def test_wrong_saved_reports(tmp_path: Path, version: int | None, message: str) -> None:
     saved = tmp_path / "saved.json"
     saved.write_text(json.dumps({"tool": {"name": "habana_perf_tool"}, "version": version}))
     with pytest.raises(InputError) as caught:

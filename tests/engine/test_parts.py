@@ -128,6 +128,8 @@ def answers(part: str, **row: Any) -> list[Any]:
     ("head", "says"),
     [
         ({"version": 2}, "the part has version 2; this program reads version 1"),
+        ({"version": None}, r"not a part, or corrupt \(ValueError: it does not state its versions\)"),
+        ({"tool": None}, r"not a part, or corrupt \(ValueError: it does not state its versions\)"),
         ({"tool": "9.9"}, "exported by habana_perf_tool 9.9, whose tables differ"),
         ({"format": "something"}, "not a part written by habana_perf_tool"),
         ({"parts": [{"inputs": 7}]}, r"not a part, or corrupt \(TypeError: "),

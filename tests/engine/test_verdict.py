@@ -215,7 +215,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
     assert [(length.steps, length.longest_ns) for length in report.run.lengths] == [(3, 4_000_000), (3, 10_800_000)]
     # All long steps call the op equally often, and the others never do: a schedule of the program, which loses no time.
     assert report.verdict.caveats.startswith(
-        "Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms; the long ones call aten::linear 6 times instead of 0, "
+        "Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms; the long ones call aten::linear 6 instead of 0 times, "
         "which takes 5.94 ms more."
     )
     assert [(found.gain, found.advice) for found in report.findings if found.code == "STP101"] == [(None, False)]
@@ -609,7 +609,7 @@ def test_gaps_are_placed_between_the_ops_with_most_of_them(tmp_path: Path) -> No
 
     assert headline.startswith("For 54.0 % of the time (5.40 ms), no op runs, ")
     assert "much of it between aten::to and aten::empty (5 times, 3.50 ms); " in headline
-    assert headline.endswith("with_stack=True) would show it.")
+    assert headline.endswith("with_stack=True) would show what the program does.")
     assert "the longest stretch takes 1.90 ms. Stacks" in headline
 
 

@@ -10,7 +10,7 @@ from perftool.model.words import of_steps
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("12 launches a step find the device idle", "12 launches an iteration find the device idle"),
+        ("the 12 launches in each step", "the 12 launches in each iteration"),
         ("A step of 3 ms; the steps", "An iteration of 3 ms; the iterations"),
         ("Inside a training step, from step to step", "Inside an iteration, from iteration to iteration"),
         ("call optimizer.step() and step_ns, ProfilerStep#3", "call optimizer.step() and step_ns, ProfilerStep#3"),

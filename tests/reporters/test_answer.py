@@ -13,7 +13,7 @@ from builders.reports import finding, reported, starved
 
 from perftool.engine.analysis import analyze, empty_report
 from perftool.model.inputs import ImportIssue
-from perftool.model.report import Gain, Location, Overlap, Report, Source
+from perftool.model.report import Gain, Location, NotApplicable, Overlap, Report, Source
 from perftool.reporters.console import make_console
 from perftool.reporters.terminal.answer import MOST_LINES, print_answer
 from perftool.reporters.terminal.choice import Choice
@@ -158,6 +158,14 @@ def test_findings_about_the_trace_are_not_shown_as_advice(shown: Callable[..., l
     lines = shown(report)
 
     assert [line for line in lines if "Also" in line] == ["Also: 1 more finding (profiler overhead)."]
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 rule"), (2, "2 rules")])
+def test_rules_that_do_not_apply_are_counted(count: int, said: str, shown: Callable[..., list[str]]) -> None:
+    skipped = tuple(NotApplicable(f"GAP90{n}", "only for hpu") for n in range(count))
+    report = replace(reported(starved()), not_applicable=skipped)
+
+    assert f"Also: {said} not applicable." in shown(report)
 
 
 def test_top_and_severity_choose_what_is_shown(shown: Callable[..., list[str]]) -> None:

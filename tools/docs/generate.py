@@ -174,8 +174,8 @@ def _paragraph(text: str) -> str:
 
 def rule_page(rule: Rule) -> str:
     facts = f"[Severity](../ci.md#severity) {rule.shown_severity}, confidence {rule.confidence}, {rule.status} since "
-    facts += f"{rule.since}, for: "
-    parts = [NOTE, f"# {rule.code} {rule.name}\n", f"{rule.summary}.\n", f"{facts}{', '.join(rule.devices)}.\n"]
+    facts += f"{rule.since}, for {rule.device_words}"
+    parts = [NOTE, f"# {rule.code} {rule.name}\n", f"{rule.summary}.\n", f"{facts}.\n"]
     parts += ["## Why it matters\n", f"{_flat(rule.why)}\n", *_evidence(rule)]
     if rule.params:
         parts += ["## Thresholds\n", "| threshold | default | unit | why |", "|---|---|---|---|"]
@@ -207,12 +207,22 @@ def _evidence(rule: Rule) -> list[str]:
         reads = "A finding reads as follows; values from the run replace the names in braces:"
         parts.append(f"{reads}\n\n> {_flat(without_plurals(rule.message))}\n")
     if rule.needs:
-        tables = ", ".join(f"[{name}](../tables.md#{name})" for need in rule.needs for name in need.split(" or "))
-        parts.append(f"The values come from rows of {tables}. The rule does not apply if there are no such rows.\n")
+        parts.append(f"The rule applies only if there are rows in {_needed(rule)}.\n")
     if rule.needs_names:
         names = "`, `".join(rule.needs_names)
         parts.append(f"Its query runs only if one of these names occurs in the trace: `{names}`.\n")
     return parts if len(parts) > 1 else []
+
+
+def _needed(rule: Rule) -> str:
+    """Return links to the tables that ``rule`` needs, for a sentence."""
+    needs = [_listed([f"[{name}](../tables.md#{name})" for name in need.split(" or ")], "or") for need in rule.needs]
+    return ", and in ".join(needs) if any(" or " in need for need in rule.needs) else _listed(needs, "and")
+
+
+def _listed(names: list[str], word: str) -> str:
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def _toml(value: float | int | str | bool) -> str:

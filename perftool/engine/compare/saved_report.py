@@ -51,8 +51,11 @@ def read_saved(path: str) -> RunSide | None:
     tool = data.get("tool")
     if not isinstance(tool, dict) or tool.get("name") != "habana_perf_tool":
         return None
-    if data.get("version") != VERSION:
-        raise InputError(f"{path}: the report has version {data.get('version')}, not {VERSION}")
+    version = data.get("version")
+    if not isinstance(version, int):
+        raise InputError(f"{path}: corrupt report (it has no version number)")
+    if version != VERSION:
+        raise InputError(f"{path}: the report has version {version}, not {VERSION}")
     try:
         return _side(path, data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

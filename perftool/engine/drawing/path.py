@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of one step of ``rank``: the step with a critical path whose length is closest to the median; None
-    if no step has a critical path."""
+    """The timeline of one step of ``rank``: of the complete steps that have a critical path, the one whose duration is
+    closest to their median; None if there is no such step."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:

@@ -33,6 +33,10 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     except ValueError as error:
         raise BaselineError(f"{path}: the baseline is not valid JSON ({error})") from None
     version = data.get("version") if isinstance(data, dict) else None
+    if not isinstance(version, int):
+        raise BaselineError(
+            f"{path}: not a baseline, because it has no version number; write one with --write-baseline"
+        )
     if version != VERSION:
         text = f"has version {version}, not {VERSION}; rewrite it with --write-baseline"
         raise BaselineError(f"{path}: the baseline {text}")

@@ -16,7 +16,7 @@ from perftool.errors import QueryError, SettingsError
 from perftool.model.metrics import MetricKind
 from perftool.model.report import Finding, Metric
 from perftool.model.rule import Rule
-from perftool.units import format_bytes, format_count, format_ns, format_ratio
+from perftool.units import format_bytes, format_count, format_ns, format_ratio, quantity
 
 # Runs a SELECT over the tables of the run, and returns column names and rows.
 Query = Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
@@ -109,7 +109,7 @@ def _query(budget: Budget, query: Query) -> float | None:
     except QueryError as error:
         raise QueryError(f"budget {budget.name}: {error}") from None
     if len(rows) != 1 or len(columns) != 1:
-        size = f"{len(rows)} rows of {len(columns)} columns"
+        size = f"{quantity(len(rows), 'row', 'rows')} of {quantity(len(columns), 'column', 'columns')}"
         raise SettingsError(f"budget {budget.name}: the query must return one number, not {size}")
     value = rows[0][0]
     if value is None:

@@ -211,11 +211,14 @@ def _ranks(part: Part) -> list[int]:
 
 
 def _require_ours(path: str, head: Mapping[str, Any]) -> None:
-    if head.get("version") != VERSION:
-        raise InputError(f"{path}: the part has version {head.get('version')}; this program reads version {VERSION}")
-    if head.get("tool") != __version__ or head.get("tables") != _tables_digest():
+    version, tool = head.get("version"), head.get("tool")
+    if not isinstance(version, int) or not isinstance(tool, str):
+        raise ValueError("it does not state its versions")
+    if version != VERSION:
+        raise InputError(f"{path}: the part has version {version}; this program reads version {VERSION}")
+    if tool != __version__ or head.get("tables") != _tables_digest():
         raise InputError(
-            f"{path}: exported by habana_perf_tool {head.get('tool')}, whose tables differ from those of this version "
+            f"{path}: exported by habana_perf_tool {tool}, whose tables differ from those of this version "
             f"({__version__}); export and merge parts with the same version"
         )
 

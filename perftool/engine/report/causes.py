@@ -10,7 +10,7 @@ from perftool.model.cut_text import cut_text
 from perftool.model.report import Cause, Finding, Location
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_ns, format_ratio, quantity
+from perftool.units import format_ns, format_ratio, format_times, quantity
 
 # The verdict lists each cause that takes a larger share of the window.
 LARGE = 0.2
@@ -149,14 +149,15 @@ def _counted(row: dict[str, Any], device: str | None) -> str:
     it."""
     if row["name"] != "framework_op" or device != "cpu" or _mostly_in(row):
         return ""
-    return f" ({round(row['ops']):,} ops{' a step' if row['stepped'] else ''}: larger batches or fewer ops reduce this)"
+    ops = quantity(round(row["ops"]), "op", "ops")
+    return f" ({ops}{' a step' if row['stepped'] else ''}: larger batches or fewer ops reduce this)"
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
     """A clause about where most of a cause's time is spent: in one op, or between two ops; empty if unknown."""
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"
-        return f", much of it between {between} ({pair['times']:,} times, {format_ns(pair['ns'])})"
+        return f", much of it between {between} ({format_times(pair['times'])}, {format_ns(pair['ns'])})"
     if not row["op"] or not row["calls"]:
         return ""
     calls = f"{quantity(row['calls'], 'call', 'calls')}{' a step' if row['stepped'] else ''}"

@@ -79,8 +79,9 @@ def lengthening_sentence(store: TraceStore) -> str:
     times = None if first is None else cpu_times(store, first, _LENGTHENED)
     if times is None:
         return ""
-    earlier = f"{'a step' if times.earlier_steps == 1 else 'the steps'} before the recording"
+    earlier = "the step measured" if times.earlier_steps == 1 else "a step"
     return (
-        f"Recorded steps took {times.more} more CPU time than {earlier} ({format_ns(times.recorded_ns)} instead of "
-        f"{format_ns(times.earlier_ns)}), so shares and gains may differ in other steps."
+        f"On average, a recorded step took {times.more} more CPU time than {earlier} before the recording "
+        f"({format_ns(times.recorded_ns)} instead of {format_ns(times.earlier_ns)}), so shares and gains may differ in "
+        "other steps."
     )

@@ -32,7 +32,7 @@ from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Verdict, included_in
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label, of_steps
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_ns, format_ratio, quantity
 
 # The rule for optimizers that update parameters one by one.
 _UNFUSED = "FUS101"
@@ -49,8 +49,8 @@ _ADVICE = {
     "start_up": " This time does not recur: record after the warm-up.",
     "capture": " This time does not recur: record after the capture.",
     "no_core": " The recording does not distinguish running from waiting: record again while cores are free.",
-    "between_ops": " Stacks (record --stacks, or with_stack=True) would show it.",
-    "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
+    "between_ops": " Stacks (record --stacks, or with_stack=True) would show what the program does.",
+    "unknown": " To see what the program does, record all threads, and stacks (record --stacks, or with_stack=True).",
 }
 # Causes for which the program's annotation is mentioned, because they do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
@@ -323,8 +323,9 @@ def _nothing_found(run: VerdictInput) -> str:
     if run.summary["device_idle_ratio"].value == 1:
         return _NO_WORK
     skipped = len(run.not_applicable)
-    cannot = f"; {skipped} do not apply to this input" if skipped else ""
-    quiet = f"no known cause of lost time was found ({len(run.rules) - skipped} rules applied{cannot})."
+    applied = quantity(len(run.rules) - skipped, "rule", "rules")
+    cannot = f"; {quantity(skipped, 'does', 'do')} not apply to this input" if skipped else ""
+    quiet = f"no known cause of lost time was found ({applied} applied{cannot})."
     idle = run.summary["device_idle_ratio"].value
     parts = {part: sum(step.parts_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
     total = sum(parts.values())

@@ -202,7 +202,7 @@ def _location(row: Mapping[str, Any]) -> Location:
 def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> str | None:
     """Return why ``rule`` does not apply to a run with these tables, or None if it applies."""
     if not rule.applies_to(context.device):
-        return f"only for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
+        return f"only for {rule.device_words}; this run used {context.device or 'no known device'}"
     if context.simulated and RECORDER in rule.tags:
         return "only for recordings; these traces are simulated"
     for need in rule.needs:

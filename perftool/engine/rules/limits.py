@@ -119,7 +119,7 @@ def lengthened(store: TraceStore, rank: int) -> str | None:
     """Explain that the gains of ``rank`` are bounds instead of predictions, because the recorded steps took much more
     CPU time than earlier steps. Return None if they did not, or if no earlier step was measured."""
     times = cpu_times(store, rank, _LENGTHENED)
-    return f"recorded steps took {times.more} more CPU time than earlier ones" if times else None
+    return f"a recorded step took {times.more} more CPU time than an earlier one, on average" if times else None
 
 
 def overloaded(store: TraceStore, rank: int) -> str | None:

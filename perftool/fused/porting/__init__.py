@@ -1,7 +1,7 @@
 """Provides `habana_frameworks` on machines without a Gaudi, so that a script written for a Gaudi runs unedited.
 
-Ops and optimizers come from this package; the device `hpu` is the best device of the machine. Importing or accessing a
-missing name raises an error that names it.
+Ops and optimizers come from this package. The device `hpu` stands for another device (see `install`). Importing or
+accessing a missing name raises an error that names it.
 """
 
 from __future__ import annotations

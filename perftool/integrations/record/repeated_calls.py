@@ -244,8 +244,8 @@ def _memory(tensor: torch.Tensor) -> Hashable:
 
 
 def _owned(module: torch.nn.Module) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The parameters and the buffers of ``module`` and its submodules. PyTorch's own methods also make names, which
-    takes most of their time."""
+    """The parameters and the buffers of ``module`` and its submodules. This does not call ``parameters()`` and
+    ``buffers()``, because they spend most of their time building names."""
     parameters: list[torch.Tensor] = []
     buffers: list[torch.Tensor] = []
     modules = {id(module): module}

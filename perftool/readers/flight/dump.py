@@ -31,6 +31,7 @@ from perftool.readers.text.bounded_json import parsed
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.json_values import LONGEST_TEXT, integer, text
 from perftool.readers.trace import envelope
+from perftool.units import quantity
 
 # Larger than any dump: a dump has thousands of entries of a few kB each.
 _MOST = 256 << 20
@@ -177,8 +178,9 @@ def _entries(
         elif texts.take(_length(made)):
             yield made
         else:
-            left_out = f"the last {len(entries) - at:,} entries of the flight recorder were left out"
-            tally.note("texts of entries", f"{left_out}: the file repeats its contents too often")
+            of = "of the flight recorder"
+            left_out = quantity(len(entries) - at, f"entry {of} was", f"entries {of} were")
+            tally.note("texts of entries", f"the last {left_out} left out: the file repeats its contents too often")
             return
 
 

@@ -12,7 +12,7 @@ from math import ceil, floor, log10, sqrt
 
 from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
 from perftool.reporters.efficiency import best_text, rate_text, shapes_text
-from perftool.units import format_count, format_ns
+from perftool.units import format_ns, quantity
 
 WIDTH, HEIGHT = 860.0, 360.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 150.0, 10.0, 36.0
@@ -138,7 +138,7 @@ def _point(op: OpRate, x: _Axis, y: _Axis, longest: int) -> Point:
     radius = _LEAST_RADIUS + (_MOST_RADIUS - _LEAST_RADIUS) * sqrt(op.kernel_ns / max(longest, 1))
     shown = (
         shapes_text(op),
-        f"{format_count(op.calls)} calls, {format_ns(op.kernel_ns)}",
+        f"{quantity(op.calls, 'call', 'calls')}, {format_ns(op.kernel_ns)}",
         rate_text(op),
         best_text(op),
     )

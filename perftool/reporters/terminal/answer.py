@@ -24,6 +24,7 @@ from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.time_parts import time_parts
 from perftool.reporters.verdict import amount_text, origins, overlap_text
+from perftool.units import quantity
 
 MOST_LINES = 26
 _MOST_FINDINGS = 5
@@ -244,7 +245,8 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     parts = [f"{len(rest)} more finding{'s' if len(rest) > 1 else ''} ({_names(rest)})"] if rest else []
     hidden = len(report.findings) - len(choice.of(report.findings))
     parts += [f"{hidden} below --min-severity"] if hidden else []
-    parts += [f"{len(report.not_applicable)} rules not applicable"] if report.not_applicable else []
+    skipped = len(report.not_applicable)
+    parts += [f"{quantity(skipped, 'rule', 'rules')} not applicable"] if skipped else []
     together = report.verdict.together
     lines = _wrapped(Text(one_line(together)), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []

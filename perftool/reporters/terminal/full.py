@@ -38,7 +38,7 @@ from perftool.reporters.terminal.tables import (
     steps_table,
 )
 from perftool.reporters.verdict import amount_text, overlap_text
-from perftool.units import format_bytes, format_count, format_ns, format_ratio
+from perftool.units import format_bytes, format_ns, format_ratio, quantity
 
 # For a CPU, the report says what bounds the step only if the host waits for at least this share of it.
 _NOTICEABLE_WAIT = 0.05
@@ -107,7 +107,7 @@ def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
     many = plain if len(plain) > _MOST_INPUTS else []
     if many:
         size, events = sum(read.bytes for read in many), sum(read.events for read in many)
-        facts = f"{format_bytes(size)}, {format_count(events)} events, of {len(many)} ranks, "
+        facts = f"{format_bytes(size)}, {quantity(events, 'event', 'events')}, of {len(many)} ranks, "
         names = one_line(f"{many[0].path} … {many[-1].path}")
         console.print(Text.assemble(("Read ", "dim"), names, (f"  {facts}", "dim"), "ok"))
     for read in inputs:
@@ -117,7 +117,7 @@ def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
 
 def _print_input(read: InputFile, console: Console) -> None:
     rank = "" if read.rank is None else f", rank {read.rank}"
-    facts = f"{format_bytes(read.bytes)}, {format_count(read.events)} events{rank}"
+    facts = f"{format_bytes(read.bytes)}, {quantity(read.events, 'event', 'events')}{rank}"
     style = "" if read.status == "ok" else "yellow"
     console.print(Text.assemble(("Read ", "dim"), one_line(read.path), (f"  {facts}, ", "dim"), (read.status, style)))
     for issue in read.issues:
@@ -207,7 +207,8 @@ def _print_findings(report: Report, console: Console) -> None:
     findings = report.findings
     _heading(f"Findings: {len(findings)}" if findings else "No findings", console)
     if not findings:
-        console.print(f"  {len(report.rules) - len(report.not_applicable)} rules applied; none fired.")
+        applied = quantity(len(report.rules) - len(report.not_applicable), "rule", "rules")
+        console.print(f"  {applied} applied; none fired.")
     for number, (first, *others) in enumerate(grouped(findings), 1):
         _print_finding(number, findings[first], [findings[at] for at in others], report, console)
     if any(finding.gain for finding in findings):

@@ -67,7 +67,7 @@ def _change(before: Hashable, after: Hashable) -> str:
     if isinstance(before, TensorPart) and isinstance(after, TensorPart):
         aspect = next((each for each in _ASPECTS if getattr(before, each) != getattr(after, each)), None)
         if aspect is None:
-            return ": another tensor of the graph"
+            return ": a different tensor of the same shape and type"
         return f": {_ASPECTS[aspect]} {_shown(getattr(before, aspect))} to {_shown(getattr(after, aspect))}"
     if isinstance(before, NumberPart) and isinstance(after, NumberPart):
         return f": {before.value} to {after.value}"
@@ -77,7 +77,7 @@ def _change(before: Hashable, after: Hashable) -> str:
         pairs = zip(range(len(after)), before, after, strict=True)
         place, old, new = next(each for each in pairs if each[1] != each[2])
         return f"[{place}]{_change(old, new)}"
-    return ": another kind of argument"
+    return ": a different kind of argument"
 
 
 def _shown(value: object) -> str:

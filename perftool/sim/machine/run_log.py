@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 
 from perftool.sim.machine.causes import Cause
 from perftool.sim.machine.write import BASE_NS, NOTE
+from perftool.units import quantity
 
 _RULE = "------------------------------------------------------------------------------"
 _LAZY_MODE = {"lazy": "1", "eager": "0", "compile": "0"}
@@ -42,7 +43,8 @@ class RunLog:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on how this simulated run differs from a Gaudi, and on its settings."""
-        wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi silently computes them in fp32"
+        wide = quantity(self.computed_in_fp32, "op", "ops")
+        wide += " on float64 tensors: a Gaudi silently computes them in fp32"
         return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
     def text(self, now: int, causes: Sequence[Cause]) -> str:
