@@ -95,12 +95,16 @@ _IN_WORDS = (
     r"|(?:api|access|auth|refresh|secret)[ \t]{1,4}token|pass[ \t]{1,4}(?:word|phrase))(?![\w.\-])"
 )
 # A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``, ``&amp;sig=``,
-# ``api_key[0]=``. JSON and HTML may escape ``&`` and ``=``.
+# ``api_key[0]=``, ``<password>``. JSON, HTML and addresses may escape ``?``, ``&`` and ``=``.
 _NAMED = re.compile(
-    rf"""(?:(?P<lead>[?&]|\\{{1,8}}u0026|&amp;)|(?<![\w.\-]))(?P<name>{_IN_WORDS}|[\w.\-]+)"""
+    rf"""(?:(?P<lead>[?&]|\\{{1,8}}u0026|&amp;|%(?:25)*(?:26|3[fF]))|(?<![\w.\-]))(?P<name>{_IN_WORDS}|[\w.\-]+)"""
     r"""(?:\[(?:\d{1,20}|[@*])\]|(?:\\*["'])?\]?)"""
-    r"""(?P<sep>\s*(?:[:+?]=|=>|[=:](?![=:])|\\{1,8}u003[dD])\s*|\s*,\s*|\s+)"""
+    r"""(?P<sep>\s*(?:[:|?]{2}=|[:+?!.]=|=>|[=:](?![=:])|(?:\\{1,8}u003|%(?:25)*3)[dD])\s*|\s*,\s*|\s+"""
+    r"""|>(?=[^<>]{1,256}</))"""
 )
+# The start of a call that sets a variable, before the variable's name: ``os.environ.setdefault('``.
+_SETS = re.compile(r"""(?<![a-z])(?:set\w*|putenv)\(\s*\\*["']$""", re.IGNORECASE)
+_LONGEST_CALL = 30
 _QUOTE = re.compile(r"""(\\*["'])""")
 # Strings may have a prefix in Python (b'x') or in a shell ($'x').
 _PREFIXED = re.compile(r"""(?:[bBuUrRfF]{1,2}|\$)?(\\*["'])""")
@@ -108,10 +112,11 @@ _PREFIXED = re.compile(r"""(?:[bBuUrRfF]{1,2}|\$)?(\\*["'])""")
 _NEXT_LINE = re.compile(r"(?:\\\r?\n[ \t]*)+")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
 # An ``&`` ends a value only if another name follows, as in a URL. Quotes, angle brackets and semicolons also end it if
-# a space or punctuation follows. A shell may escape blanks, punctuation and the end of a line.
+# a space or punctuation follows, and so does the end of an XML element. A shell may escape blanks, punctuation and the
+# end of a line.
 _BARE = re.compile(
     r"""(?:[^\s"'`&;<>\\]|\\+(?: (?=\S)|\r?\n(?=\S)|[^\w\s"'`\\])|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])"""
-    r"""|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
+    r"""|["'`;<>]+(?!(?<=<)/\w|[\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
 # Headers whose value extends to the end of the line, or of the argument that contains them.
 _HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
@@ -204,6 +209,8 @@ def secrets_in(text: str) -> Iterator[Found]:
     """The secrets in ``text``, which may overlap."""
     if len(text) < SHORTEST:
         return
+    # The system separates the arguments of a process by NUL.
+    text = text.replace("\0", " ")
     for found in _BEGUN.finditer(text):
         yield Found(*found.span(), _KIND_OF[found.lastgroup or ""])
     yield from _begun_in(text)
@@ -265,13 +272,15 @@ def _is_credential(scheme: str, text: str) -> bool:
 def _named_in(text: str) -> Iterator[Found]:
     after = begun = run = last = 0
     for found in _NAMED.finditer(text):
-        name, assigned = found["name"], found["sep"].strip() not in ("", ",")
+        name, begin = found["name"], found.start()
         found_certainty = certainty(name)
         if not found_certainty and found["lead"] and _IN_ADDRESS.fullmatch(name):
             found_certainty = Certainty.POSSIBLE
+        if not found_certainty or begin < after:
+            continue
+        assigned = found["sep"].strip() not in ("", ",") or _SETS.search(text, max(0, begin - _LONGEST_CALL), begin)
         # If an option has no value, the next option follows.
-        next_one = not assigned and (not name.startswith("-") or text.startswith("-", found.end()))
-        if not found_certainty or found.start() < after or next_one:
+        if not assigned and (not name.startswith("-") or text.startswith("-", found.end())):
             continue
         certain = found_certainty == Certainty.CERTAIN
         start, quote = _begin(text, found.end(), certain)
@@ -293,7 +302,7 @@ def _named_in(text: str) -> Iterator[Found]:
             after = end
             # Only in a URL is it certain where the secret ends.
             if certain and not found["lead"] and end > last:
-                last = _last_end(text, found.start(), start, end, quote)
+                last = _last_end(text, begin, start, end, quote)
             yield Found(start, end, name, last)
 
 

@@ -387,6 +387,16 @@ def _slices(number: Callable[[int], int]) -> bytes:
     return document(events)
 
 
+def _slices_of_one(inputs: int) -> bytes:
+    """An op with ``inputs`` inputs, and many backward functions with its sequence number."""
+    of = {"Sequence number": 7}
+    events = [*_steps(3, 50_000), x("aten::mm", 9, 90, **{"Input Dims": [[64, 64], [64, 64]]})]
+    events += [x("aten::slice", 1, 3, **of, **{"Input Dims": [[64, 64], *[[1]] * inputs]})]
+    part = {"Input Dims": [[32, 64]], "Fwd thread id": 1}
+    events += [x("SliceBackward0", 100 + 10 * at, 5, tid=2, **of, **part) for at in range(4_000)]
+    return document(events)
+
+
 def _derivatives(number: Callable[[int], int]) -> bytes:
     """Backward passes of one function each, which records an op. Both have the sequence number ``number``."""
     count, events = 12_000, _steps(3, 400_000)
@@ -437,6 +447,17 @@ def _padded(length: Callable[[int], int]) -> bytes:
             x("aten::add", 60 * at + 20, 30, **{"Input Dims": [[64, 64, length(at)], [64, at % 99 + 1, 64], []]}),
         ]
     return document(events, perftoolRecording={"version": 1, "padded_inputs": places})
+
+
+def _dimensions(size: int) -> bytes:
+    """Lookups of padded sequences, and products of tensors with 10,000 dimensions of ``size``."""
+    place = {"vocabulary": 99, "width": 16, "tokens": 100, "padded": 90, "cut": 0, "path": "Embedding"}
+    events = _steps(3, 100_000)
+    for at in range(9):
+        events += [x("aten::embedding", 20 * at, 10, **{"Input Dims": [[99, 16], [64, 65 + at]]})]
+    for at in range(40):
+        events += [x("aten::mm", 1_000 + 100 * at, 50, **{"Input Dims": [[size] * 10_000 + [at], [64, 64]]})]
+    return document(events, perftoolRecording={"version": 1, "padded_inputs": [place]})
 
 
 def _sparse(rows: Callable[[int], int]) -> bytes:
@@ -632,6 +653,8 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         "t.json", lambda: _positions(lambda at: ([1, 5], at)), lambda: _positions(lambda at: ([0, at + 2], at)),
     ),
     "sliced products of one number": ("t.json", lambda: _slices(lambda at: at), lambda: _slices(lambda _: 7)),
+    "slices of an op of many inputs": ("t.json", lambda: _slices_of_one(1), lambda: _slices_of_one(7_000)),
+    "tensors of many equal dimensions": ("t.json", lambda: _dimensions(63), lambda: _dimensions(64)),
     "padding of many lengths": ("t.json", lambda: _padded(lambda _: 50), lambda: _padded(lambda at: at + 2)),
     "derivatives of one number": ("t.json", lambda: _derivatives(lambda at: at), lambda: _derivatives(lambda _: 7)),
     "passes through a network": ("t.json", lambda: _network_passes(2), lambda: _network_passes(6_000)),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import gzip
 import inspect
 import json
+import signal
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -291,11 +294,64 @@ def test_a_step_with_many_calls_is_not_examined(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_error_in_the_hook_stays_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError
-
-    monkeypatch.setattr(repeated_calls, "_described", fail)
+    monkeypatch.setattr(repeated_calls, "_described", None)
     assert seen(lambda: Twice(nn.Linear(4, 4))(X)) == []
+
+
+class OutOfTimeError(Exception):
+    """An exception of the program."""
+
+
+def out_of_time(*_: object) -> None:
+    raise TimeoutError
+
+
+def raised_in(thread: int) -> Callable[[], None]:
+    return partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread), ctypes.py_object(OutOfTimeError))
+
+
+@pytest.mark.parametrize(
+    ("raises", "error"),
+    [
+        pytest.param(partial(signal.raise_signal, signal.SIGTERM), TimeoutError, id="in a signal handler"),
+        pytest.param(raised_in(threading.get_ident()), OutOfTimeError, id="by another thread"),
+    ],
+)
+def test_an_exception_that_the_program_raises_during_the_hook_reaches_the_program(
+    raises: Callable[[], None], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time limit that raises an exception used to be lost."""
+    before = signal.signal(signal.SIGTERM, out_of_time)
+    with monkeypatch.context() as patched:
+        patched.setattr(torch._C, "_len_torch_dispatch_stack", raises)
+        with pytest.raises(error):
+            seen(lambda: nn.Linear(4, 4)(X))
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_no_method_of_the_program_is_called() -> None:
+    called = []
+
+    def noticed(kind: type, *names: str) -> Any:
+        def method(name: str) -> Any:
+            return lambda self, *args: (called.append(name), getattr(kind, name)(self, *args))[1]
+
+        return type(f"Own{kind.__name__}", (kind,), {name: method(name) for name in names})
+
+    own_dict = noticed(dict, "__iter__", "__len__", "items", "values")
+    own_list = noticed(list, "__iter__", "__len__")
+    layer, other = noticed(nn.Linear, "modules", "parameters", "buffers")(4, 4), nn.Linear(4, 4)
+    other._parameters = own_dict(other._parameters)
+
+    class OnDict(nn.Linear):
+        def forward(self, given: Any, _: Any) -> Any:
+            return own_dict(y=super().forward(dict.get(given, "x")))
+
+    network = OnDict(4, 4)
+    assert seen(lambda: [(network(own_dict(x=X), own_list([X])), layer(X), other(X)) for _ in range(2)]) == [
+        ("OwnLinear_0", 2, 1)
+    ]
+    assert called == []
 
 
 def test_a_failing_module_disturbs_nothing() -> None:

@@ -125,7 +125,7 @@ def test_a_long_secret_is_left_out_in_parts() -> None:
     assert redactor.text(secret[100:]).endswith("redacted")
 
 
-@pytest.mark.parametrize("mark", [*"(<>;/'\"`"])
+@pytest.mark.parametrize("mark", [*"(<>;/'\"`", ": "])
 def test_parts_of_a_secret_that_reports_cut_are_left_out(mark: str) -> None:
     redactor = Redactor()
     redactor.learn([json.dumps({"password": f"abcdefgh1{mark}ijklmnop2{mark}short"}).encode()])
@@ -279,6 +279,12 @@ def test_a_secret_in_quotes_is_left_out_where_it_is_repeated(text: str, repeated
     redactor = Redactor()
     redactor.learn([json.dumps([text]).encode()])
     assert redactor.text(f"k {repeated}.") == "k redacted."
+
+
+def test_a_generated_secret_before_a_nul_is_left_out_where_it_is_repeated() -> None:
+    redactor = Redactor()
+    redactor.learn([json.dumps([f"--db-password\0pa{SECRET}\0--key-file\0{SECRET[::-1]}"]).encode()])
+    assert redactor.text(f"{SECRET[::-1]}") == "redacted"
 
 
 def test_no_text_of_a_rule_looks_like_a_secret() -> None:

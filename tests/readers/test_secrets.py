@@ -71,6 +71,18 @@ FORMS = {
     "in quotes": f"run --password '{SECRET}' now",
     "an assignment": f"export HF_TOKEN={SECRET}; python train.py",
     "an assignment of Make": f"DB_PASSWORD:={SECRET}",
+    "another assignment of Make": f"DB_PASSWORD::={SECRET}",
+    "an assignment of a command of Make": f"HF_TOKEN != {SECRET}",
+    "an appended assignment of PHP": f"$db_password .= {SECRET}",
+    "a default of Ruby": f"DB_PASSWORD ||= '{SECRET}'",
+    "a default of Python": f"os.environ.setdefault('HF_TOKEN', '{SECRET}')",
+    "an environment of C": f'setenv("DB_PASSWORD", "{SECRET}", 1)',
+    "an element of XML": f"<settings><password>{SECRET}</password></settings>",
+    "a token in an element of XML": f"<hubToken>{SECRET}</hubToken>",
+    "an address in an address": f"https://host/?next=%2Fx%3Faccess_token%3D{SECRET}",
+    "a signature in an address in an address": f"https://host/?next=%252Fx%253Fa%253D1%2526sig%253D{SECRET}",
+    "an option before a NUL": f"train.py\0--hub-token\0{SECRET}\0--lr\0" + "1",
+    "a password before a NUL": f"train.py\0--db-password\0{SECRET}\0--lr\0" + "1",
     "an assignment of Ruby": f"'db_password' => '{SECRET}'",
     "an escaped assignment": rf"HF_TOKEN\u003d{SECRET} x",
     "an escaped address": rf"https://host/blob?a=1\u0026sig={SECRET}\u0026se=2030",
@@ -277,6 +289,7 @@ def test_a_token_is_known_by_its_beginning(token: str) -> None:
     ["void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, x)",
      "tokens_per_s=1234567.89 max_tokens: 8192", "time_to_first_token: 12.3456789ms", "SecretStorage==3.3.3",
      "Basic operations on tensors", "https://pypi.org/simple?page=2", "std::token::Parser::parse_it1",
+     "Parser<Token>::parse_it1", "reset('token', 'QW00ertyZx')",
      "ProfilerStep#12", "aten::bypass(pass_id=12345678)", "Bearer international", "git@host:path",
      "--max-tokens 12345678", "docker://registry:5000/image@sha256:0123456789abcdef",
      "https://host:8443/path/of/x@v1.2", "the key: value pairs", "an access key of the user, 8 times: q7Wz-2Kd9",
@@ -300,7 +313,9 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", ":/
            'Cookie: ="', "Cookie: = ", "password='\\'", "password=b'",
            "password=\n ", "  password: (a\n", " password: a\n", "secret=[\n", "secret=[]", "password=a b='\n", "\r",
            "password=a\r", "_1", "password=a HF_TOKEN=",
-           "api key ", "api key: ", "password=\\\n", "password=a\\\n", "api_key[0", "\\\n")  # fmt: skip
+           "api key ", "api key: ",
+           "%26token%3D", "%25", "token>", "<token>a", "token></", "set('token', ", "token\0",
+           "password=\\\n", "password=a\\\n", "api_key[0", "\\\n")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

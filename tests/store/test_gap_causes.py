@@ -224,6 +224,8 @@ def test_the_shortest_annotation_around_most_idle_time_is_named(rows: Rows) -> N
         {"rank": 0, "cause": "between_ops", "annotation": "policy", "ns": 6_000_000}
     ]
     assert [row["annotation"] for row in rows("_idle_annotations", events[:2] + events[3:])] == ["request"]
+    library = [mark("FSDP::gather", 1000, 6000), mark("FSDP::scatter", 7500, 1000)]
+    assert [row["annotation"] for row in rows("_idle_annotations", events[:2] + library + events[4:])] == ["FSDP::…"]
     assert (
         rows("_idle_annotations", [event for event in events if event["cat"] == "cpu_op"] + [mark("log", 1, 2)]) == []
     )

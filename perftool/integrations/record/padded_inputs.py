@@ -40,7 +40,7 @@ class PaddedInputs:
         """Add the input of a call of ``module``. ``path`` has the classes of the modules from the outermost to it."""
         if type(module) is not torch.nn.Embedding or len(args) != 1 or len(path) > LONGEST_PATH:
             return
-        found = padding(args[0], module.padding_idx)
+        found = padding(args[0], module.padding_idx) if is_plain(module.weight) else None
         if found is not None:
             key = path, *module.weight.shape
             if key in self._added or len(self._added) < _MOST_TABLES:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from perftool.integrations.descriptors import Descriptor
+from perftool.integrations.own_errors import OwnErrorsHidden
 from perftool.readers.files.small_file import read_small
 
 StepsFrom = Literal["auto", "optimizer", "loader", "forward"]
@@ -77,7 +78,7 @@ class Plan:
         disk is full, a note that says why nothing was recorded is printed instead.
         """
         line = json.dumps(asdict(note)).encode() + b"\n"
-        with suppress(OSError):
+        with OwnErrorsHidden(OSError):
             file = _own_file(self.notes)
             try:
                 whole = os.write(file, line) == len(line)
@@ -88,13 +89,13 @@ class Plan:
 
     def optimizer_made(self) -> None:
         """Tell the other processes of the program that this one has an optimizer."""
-        with suppress(OSError):
+        with OwnErrorsHidden(OSError):
             Path(self.notes, f"{os.getpid()}{_HAS_OPTIMIZER}").touch(mode=0o600)
 
     def only_others_train(self) -> bool:
         """Whether another process of the program has created an optimizer and still runs, and this one has created
         none."""
-        with suppress(OSError):
+        with OwnErrorsHidden(OSError):
             files = islice(Path(self.notes).glob(f"*{_HAS_OPTIMIZER}"), _MOST_FILES)
             found = {file.name.removesuffix(_HAS_OPTIMIZER) for file in files}
             return str(os.getpid()) not in found and any(map(_is_running, found))

@@ -5,6 +5,9 @@ A call repeats an earlier one if its inputs are the same memory, not written sin
 and buffers of the module, and if both results are equal where they were compared. Modules without parameters, modules
 that draw random numbers or count batches, and calls whose inputs are not only tensors and plain values never count.
 Neither do calls with a backward pass in between, because it frees what another backward pass needs.
+
+No code of the program runs: containers and tensors of its classes are unknown contents, and modules are looked at
+without their methods and properties.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +30,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_hook
 
 from perftool.integrations.compiler import uncompiled
+from perftool.integrations.own_errors import OwnErrorsHidden
 from perftool.integrations.record.padded_inputs import PaddedInputs
 from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
@@ -119,13 +123,13 @@ class RepeatedCalls:
         if self._calls > _MOST_CALLS or self._states > _MOST_STATES:
             self._stop()
             return
-        with suppress(Exception):
+        with OwnErrorsHidden():
             *around, called = self._calls_here(sys._getframe())
             if called.module() is not module:
                 return
             called.calls += 1
             # Our own ops must not reach the modes of the program.
-            if torch._C._len_torch_dispatch_stack() or isinstance(module, torch.jit.ScriptModule):
+            if torch._C._len_torch_dispatch_stack() or issubclass(type(module), torch.jit.ScriptModule):
                 return
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 self.padded.add(called.path, module, args)
@@ -156,8 +160,10 @@ class RepeatedCalls:
         differentiated = torch.is_grad_enabled()
         with torch.no_grad(), torch._C.DisableTorchFunction():
             tensors = _tensors(given)
-            parameters, buffers = _owned(module)
+            modules, parameters, buffers = _owned(module)
             self._states += len(parameters) + len(buffers)
+            if not all(map(is_plain, (*parameters, *buffers))):
+                return False
             # A backward pass frees what it needs, so another one needs another call. It is noticed by the gradients.
             trained = any(parameter.requires_grad for parameter in parameters)
             unnoticed = differentiated and not trained and any(tensor.requires_grad for tensor in tensors)
@@ -172,7 +178,7 @@ class RepeatedCalls:
                     del called.results[next(iter(called.results))]
                 return False
             same = len(before) == len(sample) and all(map(torch.equal, before, sample))
-            return same and not any(map(_is_changing, module.modules()))
+            return same and not any(map(_is_changing, modules))
 
     def _repeating(self) -> list[dict[str, Any]]:
         """The outermost modules that repeat calls. Classes with the same name have the same names in the trace."""
@@ -194,16 +200,17 @@ class RepeatedCalls:
 
 def _values(given: Any) -> Iterator[Any]:
     """The tensors and plain values in ``given``, with the structure around them."""
-    if isinstance(given, dict):
+    kind = type(given)
+    if kind is dict:
         yield from (dict, len(given))
         for key, value in given.items():
-            yield key if isinstance(key, str) else None
+            yield key if type(key) is str else None
             yield from _values(value)
-    elif isinstance(given, (tuple, list)):
-        yield from (type(given), len(given))
+    elif kind in (tuple, list):
+        yield from (kind, len(given))
         for value in given:
             yield from _values(value)
-    elif isinstance(given, (torch.Tensor, *_PLAIN)):
+    elif kind in _PLAIN or issubclass(kind, torch.Tensor):
         yield given
     else:
         raise _UnknownError
@@ -243,27 +250,43 @@ def _memory(tensor: torch.Tensor) -> Hashable:
     )
 
 
-def _owned(module: torch.nn.Module) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The parameters and the buffers of ``module`` and its submodules. This does not call ``parameters()`` and
-    ``buffers()``, because they spend most of their time building names."""
-    parameters: list[torch.Tensor] = []
-    buffers: list[torch.Tensor] = []
+def _owned(module: torch.nn.Module) -> tuple[list[torch.nn.Module], list[Any], list[Any]]:
+    """``module`` and its submodules, and their parameters and buffers, with any object of unknown contents. This does
+    not call ``parameters()`` and ``buffers()``, because they spend most of their time building names."""
+    parameters: list[Any] = []
+    buffers: list[Any] = []
     modules = {id(module): module}
     left = [module]
     while left:
         one = left.pop()
-        parameters += [tensor for tensor in one._parameters.values() if tensor is not None]
-        buffers += [tensor for tensor in one._buffers.values() if tensor is not None]
-        for inner in one._modules.values():
-            if inner is not None and id(inner) not in modules:
+        parameters += _members(one, "_parameters")
+        buffers += _members(one, "_buffers")
+        for inner in _members(one, "_modules"):
+            if not issubclass(type(inner), torch.nn.Module):
+                parameters.append(inner)
+            elif id(inner) not in modules:
                 modules[id(inner)] = inner
                 left.append(inner)
-    return parameters, buffers
+    return list(modules.values()), parameters, buffers
+
+
+def _members(module: torch.nn.Module, kind: str) -> list[Any]:
+    members: Any = _state(module).get(kind)
+    known = type(members) in (dict, OrderedDict)
+    return [one for one in members.values() if one is not None] if known else [members]
+
+
+def _state(module: torch.nn.Module) -> dict[str, Any]:
+    """The attributes of ``module`` itself."""
+    state: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return state
 
 
 def _version(tensor: torch.Tensor) -> Hashable:
     """Changes when the program writes ``tensor`` or its gradient."""
     grad = tensor.grad if tensor.is_leaf else None
+    if type(grad) not in (type(None), torch.Tensor):
+        raise _UnknownError
     return id(tensor), tensor._version, None if grad is None else (id(grad), grad._version)
 
 
@@ -274,10 +297,15 @@ def _sampled(tensor: torch.Tensor) -> torch.Tensor:
 
 def _is_changing(module: torch.nn.Module) -> bool:
     """Whether two calls of ``module`` with the same input differ: it draws random numbers, or counts batches."""
-    if not module.training:
+    kind, state = type(module), _state(module)
+    if state.get("training") is False:
         return False
-    if isinstance(module, _DropoutNd):
-        return module.p > 0
-    if isinstance(module, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
-        return module.dropout > 0
-    return isinstance(module, torch.nn.RReLU) or (isinstance(module, _NormBase) and module.track_running_stats)
+    if issubclass(kind, _DropoutNd):
+        rate = state.get("p", True)
+    elif issubclass(kind, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
+        rate = state.get("dropout", True)
+    elif issubclass(kind, _NormBase):
+        rate = state.get("track_running_stats", True)
+    else:
+        rate = issubclass(kind, torch.nn.RReLU)
+    return type(rate) not in _PLAIN or bool(rate)

@@ -176,7 +176,7 @@ class Steps:
                 return
             self._settle("forward")
         self.called = type(module).__name__
-        seen = isinstance(module, torch.jit.ScriptModule) or len(module._forward_pre_hooks) > 0
+        seen = issubclass(type(module), torch.jit.ScriptModule) or len(module._forward_pre_hooks) > 0
         self._handles.append((_GlobalCallHook if seen else _CallHook)(module, self._call_begun))
         self._call_begun()
 

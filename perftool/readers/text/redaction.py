@@ -33,10 +33,10 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
-_BETWEEN = re.compile(r"[\s\[\],|=:\"'\\]+")
+_BETWEEN = re.compile(r"[\s\0\[\],|=:\"'\\]+")
 # Reports may shorten texts without a mark: kernel names before their (template) arguments, stacks between frames, paths
-# to the file name, and modules before their number.
-_CUT_BEFORE = re.compile(r"""[(<>;/'"`]|_\d+$""")
+# to the file name, modules before their number, and messages before a colon.
+_CUT_BEFORE = re.compile(r"""[(<>;/'"`]|: |_\d+$""")
 # Strings often repeat, so the results for the first strings are cached, except for long strings.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # Secrets are compared with a text in parts of at most this many characters.

@@ -1,6 +1,6 @@
 -- For each cause of idle time, the program's annotation that contains more than half of that time, or the shortest if
 -- there are several. Annotations of one library, such as FSDP::all_gather and FSDP::post_backward, count together as
--- FSDP::*.
+-- FSDP::….
 --
 -- needs: gap_causes, slices, _name_roles
 -- empty without: gap_causes, _name_roles.annotates
@@ -9,7 +9,7 @@
 -- column annotation: VARCHAR, name of the annotation
 -- column ns: BIGINT, idle time with this cause inside the annotation
 WITH marked AS (
-    SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1*') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
+    SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1…') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND n.annotates AND len(n.roles) = 0
 ),
 -- The mask has a bit for each cause and for 30 annotations, so only the 30 annotations with the most time count.

@@ -1,0 +1,30 @@
+"""Keeps errors of our own code from the program, but not those of the program.
+
+At any instruction, also one of ours, a signal handler of the program may raise an exception, or another of its threads
+may raise one in this thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from traceback import walk_tb
+from types import TracebackType
+
+_NOT_OF_PROGRAM = {"perftool", "torch", *sys.stdlib_module_names}
+
+
+class OwnErrorsHidden:
+    """Ignores an exception of this ``kind`` in a block if neither its class nor a function that it passed is the
+    program's."""
+
+    def __init__(self, kind: type[Exception] = Exception) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> bool:
+        if kind is None or not issubclass(kind, self._kind):
+            return False
+        names = [kind.__module__, *(frame.f_globals.get("__name__") for frame, _ in walk_tb(trace))]
+        return all(str(name).partition(".")[0] in _NOT_OF_PROGRAM for name in names)
