@@ -6,8 +6,8 @@ and buffers of the module, and if both results are equal where they were compare
 that draw random numbers or count batches, and calls whose inputs are not only tensors and plain values never count.
 Neither do calls with a backward pass in between, because it frees what another backward pass needs.
 
-No code of the program runs: containers and tensors of its classes are unknown contents, and modules are looked at
-without their methods and properties.
+No code of the program runs: containers of its classes are read with the methods of the built-in classes, tensors of its
+classes are unknown contents, and modules are looked at without their methods and properties.
 """
 
 from __future__ import annotations
@@ -201,14 +201,15 @@ class RepeatedCalls:
 def _values(given: Any) -> Iterator[Any]:
     """The tensors and plain values in ``given``, with the structure around them."""
     kind = type(given)
-    if kind is dict:
-        yield from (dict, len(given))
-        for key, value in given.items():
+    if issubclass(kind, dict):
+        yield from (dict, dict.__len__(given))
+        for key, value in dict.items(given):
             yield key if type(key) is str else None
             yield from _values(value)
-    elif kind in (tuple, list):
-        yield from (kind, len(given))
-        for value in given:
+    elif issubclass(kind, (tuple, list)):
+        sequence: Any = tuple if issubclass(kind, tuple) else list
+        yield from (sequence, sequence.__len__(given))
+        for value in sequence.__iter__(given):
             yield from _values(value)
     elif kind in _PLAIN or issubclass(kind, torch.Tensor):
         yield given
