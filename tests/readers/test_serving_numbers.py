@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perftool.model.inputs import ImportIssue
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
 from perftool.readers import text_input
@@ -153,6 +154,25 @@ def test_an_object_that_is_no_result_is_reported(tmp_path: Path) -> None:
     assert (len(found.results), [one.kind for one in found.issues]) == (1, ["bad JSON"])
 
 
+@pytest.mark.parametrize("measured", ["p99_tpot_ms", "output_throughput"])
+def test_a_result_needs_the_number_of_requests_and_one_measured_number(measured: str, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps([{"completed": 4, measured: 5}, {"completed": 5, measured: 6}], indent=1))
+    assert [result.requests for result in text_input.read(str(path)).results] == [4, 5]
+    path.write_text(json.dumps({"completed": 4, "duration": 5}))
+    assert text_input.read(str(path)).results == ()
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_result_with_the_details_of_many_requests_is_recognised(indent: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "load.json"
+    result = {"completed": 4, "itls": [[0.00337] * 64] * 4000, "mean_ttft_ms": 5}
+    path.write_text(json.dumps(result, indent=indent))
+    assert text_input.sniff_input(str(path)).form == "client_result"
+    (found,) = text_input.read(str(path)).results
+    assert found.numbers == (ServingNumber("requests", "total", 4), ServingNumber("ttft_ms", "mean", 5))
+
+
 RESULT = (
     "============ Serving Benchmark Result ============\nSuccessful requests: {0}\nMean TTFT (ms): {0}.00\n"
     "==================================================\n"
@@ -179,6 +199,31 @@ def test_times_that_a_client_did_not_measure_are_unknown(form: str, tmp_path: Pa
     path.write_text(form.format(0))
     (result,) = text_input.read(str(path)).results
     assert result.numbers == (ServingNumber("requests", "total", 0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (RESULT.format(48), []),
+        (RESULT.format(48).rstrip(), []),
+        (RESULT.format(48)[:-51], ["cut result"]),
+        (RESULT.format(48).partition("48.00")[0] + "4", ["bad value", "cut result"]),
+        (RESULT.format(48).replace("48.00", "nan"), ["bad value"]),
+        (RESULT.format(48).partition("48.00")[0] + "\n" + RESULT.format(5), ["bad value", "cut result"]),
+    ],
+    ids=["whole", "last line feed missing", "no end", "cut in a number", "no number", "a second title"],
+)
+def test_damage_of_a_printed_result_is_reported(text: str, kinds: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "bench.log"
+    path.write_text(text)
+    assert [one.kind for one in text_input.read(str(path)).issues] == kinds
+
+
+def test_blanks_in_a_printed_result_cost_no_more_than_their_length() -> None:
+    line = " " * 60 + "a:" + " " * 1_000_000 + "x\n"
+    began = time.process_time()
+    assert text_input.read((RESULT.partition("\n")[0] + "\n" + line * 10).encode()).results == ()
+    assert time.process_time() - began < 1.5
 
 
 def _result(requests: float, time: float, *, exact: bool = True) -> ClientResult:
@@ -211,6 +256,14 @@ def test_a_result_that_is_not_used_may_be_the_one_that_counts(results: list[Clie
     shown = f"{results[-1].requests:.0f} requests"
     clause = f"a result of {shown} is not used, because that of 48 requests in b.json is used"
     assert unused(files) == [[clause] if doubt else [], []]
+
+
+def test_a_damaged_result_is_no_copy() -> None:
+    printed, damage = (_result(48, 1.25, exact=False),), (ImportIssue("cut result", 1, "no end"),)
+    whole = Served("b.json", LogReading(results=(_result(48, 1.25),)), None)
+    for issues, clauses in (((), 0), (damage, 1)):
+        found = unused([Served("a.log", LogReading(results=printed, issues=issues), None), whole])
+        assert list(map(len, found)) == [clauses, 0]
 
 
 @pytest.mark.parametrize(

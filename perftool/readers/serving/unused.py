@@ -42,7 +42,9 @@ def _results(files: Sequence[Served]) -> Iterator[list[str]]:
     of_chosen = next(file for file in files if any(one is chosen for one in file.reading.results))
     for file in files:
         results = file.reading.results
-        used = [at for at, one in enumerate(results) if one is chosen or _is_copy(one, chosen)]
+        # Damage may have removed the numbers that differ.
+        is_whole = not file.reading.issues
+        used = [at for at, one in enumerate(results) if one is chosen or (is_whole and _is_copy(one, chosen))]
         # The results in a file are in the order of their runs.
         left = results[used[-1] + 1 :] if used else results
         clauses = [
