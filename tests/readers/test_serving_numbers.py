@@ -54,7 +54,7 @@ def test_a_metrics_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("end", "issues"),
-    [("", []), ("vllm:generation_tokens_total 5\n", []), ("vllm:generation_tokens_total 5", ["cut line"]),
+    [("", []), ('vllm:generation_tokens_total{engine="1"} 5\n', []), ("vllm:generation_tokens_total 5", ["cut line"]),
      ("vllm:other 5", ["cut line"]), ("# HELP vllm:", ["cut line"]), ("# HELP vllm:\n\t", [])],
 )  # fmt: skip
 def test_the_last_line_of_a_page_that_breaks_off_is_left_out(end: str, issues: list[str], tmp_path: Path) -> None:
@@ -127,6 +127,13 @@ def test_a_sum_over_engines_of_which_one_is_missing_is_unknown(lost: str, tmp_pa
     path.write_text(f"# TYPE vllm:x counter\n{known}{lost}")
     found = text_input.read(str(path))
     assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == ({}, ["bad value"])
+
+
+def test_a_value_that_a_page_has_twice_is_unknown() -> None:
+    page = 'vllm:num_preemptions_total{engine="0"} 7\nvllm:num_preemptions_total{engine="1"} 1\n'
+    assert metrics_page.read(page.encode()).pages[0].totals == {"preemptions": 8}
+    found = metrics_page.read((page * 2).encode())
+    assert (found.pages[0].totals, [(one.kind, one.count) for one in found.issues]) == ({}, [("bad value", 2)])
 
 
 def test_a_line_of_a_page_may_be_indented(tmp_path: Path) -> None:
@@ -294,6 +301,27 @@ def test_pages_of_one_server_are_subtracted() -> None:
     found = {one.name: one.value for one in server_numbers([after, of_another, before])}
     assert found == {"output_tokens": 20, "ttft_ms": 100}
     assert {one.name: one.value for one in server_numbers([after])} == {"output_tokens": 30, "ttft_ms": 100}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [MetricsPage(None, {"output_tokens": 5}, frozenset({'model="b"'})),
+     MetricsPage(None, {"output_tokens": 5, "ttft_ms": 301}, frozenset({'model="a"'}))],
+    ids=["another model", "a total that falls"],
+)  # fmt: skip
+def test_pages_of_two_servers_are_not_subtracted(other: MetricsPage) -> None:
+    before, after = (
+        MetricsPage(None, {"output_tokens": tokens, "ttft_ms": ms, "ttft_ms count": 1}, frozenset({'model="a"'}))
+        for tokens, ms in ((10, 100), (30, 300))
+    )
+    assert {one.name: one.value for one in server_numbers([before, other, after])} == {"output_tokens": 20}
+    files = [Served(f"{at}", LogReading(pages=(page,)), None) for at, page in enumerate((other, after))]
+    assert [len(clauses) for clauses in unused(files)] == [1, 0]
+
+
+def test_pages_with_equal_output_are_ordered_by_the_other_totals() -> None:
+    before, after = (MetricsPage(None, {"output_tokens": 10, "prompt_tokens": read}) for read in (5, 8))
+    assert {one.name: one.value for one in server_numbers([after, before])} == {"output_tokens": 0, "prompt_tokens": 3}
 
 
 def test_without_requests_between_two_pages_there_is_no_mean() -> None:

@@ -82,7 +82,7 @@ def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: 
     """Whether ``page`` comes from a different server than ``last``, or from before or after a restart."""
     if page is last:
         return False
-    if page.started != last.started:
+    if not page.may_precede(last):
         return True
     if last.started is not None or None in (file.saved_ns, of_last.saved_ns):
         return False
