@@ -608,12 +608,11 @@ def is_own_output(path: str) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a file begins like a log, a metrics file or a configuration. Compressed files, stdin and pipes count as
-    traces."""
+    """Whether a file begins like a log, a metrics file or a configuration. Stdin and pipes count as traces."""
     if is_url(path):
         return not is_trace_name(without_query(path))
     try:
-        if reads_once(path) or path.lower().endswith((".gz", ".zst")) or _begins_trace(path):
+        if reads_once(path) or _begins_trace(path):
             return False
         kind = _text_kind(path)
     except InputError:
@@ -622,13 +621,14 @@ def _is_text(path: str) -> bool:
     if kind == "unknown":
         return is_named_like_companion(path) and not _may_be_damaged_trace(path)
     # Log output may precede the events in a file.
-    return kind != "csv" and not (path.lower().endswith(".json") and _shows_events(path))
+    return kind != "csv" and not (is_trace_name(path) and _shows_events(path))
 
 
 @once_per_file
 def _may_be_damaged_trace(path: str) -> bool:
-    """Whether a file named ``.json`` is neither a JSON document nor JSON Lines, or has keys that only events have."""
-    if not path.lower().endswith(".json"):
+    """Whether a file named like a trace is neither a JSON document nor JSON Lines, or has keys that only events
+    have."""
+    if not is_trace_name(path):
         return False
     if os.path.getsize(path) > _LARGEST_STATE:
         return _shows_events(path)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from builders import gaudi_profiler
 from builders.program import Run
 from events import Event, document, step, x
@@ -396,6 +397,25 @@ def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
     assert "run is incomplete, so it is not judged" in run.err
 
 
+@pytest.mark.parametrize("name", ["slow.json.gz", "bench.jsonl.zst", "sglang_1123_1000_random.jsonl"])
+def test_a_gate_reads_results_that_are_compressed_or_have_the_name_of_sglang(run: Run, name: str) -> None:
+    trace("folder/bench.json", json.dumps({"completed": 1000, "mean_ttft_ms": 50}))
+    slow = json.dumps({"completed": 990, "mean_ttft_ms": 100}).encode()
+    packed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)(slow)
+    Path("folder", name).write_bytes(packed)
+    assert run("lint", "folder", "--budget", "ttft_ms<=60") == 2
+    assert f"{name}: a result of 990 requests is not used" in run.err
+    assert run("lint", f"folder/{name}", "--budget", "ttft_ms<=60") == 1
+
+
+def test_a_gate_reads_compressed_pages(run: Run) -> None:
+    trace("folder/metrics_before.txt", PAGE)
+    after = PAGE + "vllm:time_to_first_token_seconds_count 1.0\nvllm:time_to_first_token_seconds_sum 0.1\n"
+    Path("folder/metrics_after.txt.gz").write_bytes(gzip.compress(after.encode()))
+    assert run("lint", "folder", "--budget", "ttft_ms<=60", "--select", "SRV202") == 1
+    assert "ttft_ms is 100 ms" in run.out
+
+
 def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
     for name, started, tokens in (("before", 1.7e9, 1_000_000), ("after", 1.8e9, 10_000)):
         lines = ["# HELP vllm:generation_tokens_total tokens", f"vllm:generation_tokens_total {tokens}.0",
@@ -652,7 +672,8 @@ def test_a_gate_does_not_pass_a_dump_in_which_nothing_is_recognised(run: Run, du
     [
         ("metrics_after.txt", ""), ("metrics_after.prom", "Internal Server Error\n"), ("metrics-rank1.txt", ""),
         ("bench.json", '{"detail": "Not Found"}'), ("bench.txt", "Traceback (most recent call last):\n"),
-        ("sglang_bench.jsonl", '{"completed": 4}\n'), ("metrics_after.txt", None),
+        ("sglang_bench.jsonl", '{"completed": 4}\n'), ("sglang_1123_48_random.jsonl", ""), ("metrics_after.txt", None),
+        ("metrics_after.txt.gz", ""),
     ],
 )  # fmt: skip
 def test_a_gate_does_not_pass_measurements_in_which_nothing_is_recognised(
