@@ -29,8 +29,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
-    """Statistics since the previous statistics line in the log. ``time_ns`` is relative to midnight of the log's first
-    day.
+    """Statistics since the previous statistics line in the log. ``time_ns`` is relative to 1970 (in 1972 if the line
+    states no year), or to midnight of the log's first day if the line states no date.
 
     Rates are in tokens per second, ratios between 0 and 1. ``running`` and ``waiting`` are numbers of requests at the
     end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of tokens per

@@ -416,6 +416,34 @@ def test_a_gate_reads_compressed_pages(run: Run) -> None:
     assert "ttft_ms is 100 ms" in run.out
 
 
+def test_a_gate_adds_the_rates_of_replicas_only(run: Run) -> None:
+    def log(name: str, day: int, rate: int) -> str:
+        load = f"Avg generation throughput: {rate}.0 tokens/s, Running: 2 reqs, Preemptions: 1"
+        lines = [f"INFO 11-{day} 14:00:{at:02} [l.py:335] Engine 000: Avg prompt throughput: 1.0 tokens/s, {load}\n"
+                 for at in (10, 20)]  # fmt: skip
+        return trace(f"{name}.log", "".join(lines))
+
+    limits = ("--budget", "output_tokens_per_s>=500", "--select", "TRC,BUD")
+    log("folder/server", 23, 280)
+    assert run("lint", "folder", *limits) == 1
+    log("folder/replica", 23, 280)
+    assert run("lint", "folder", *limits, "--budget", "preemptions<=4") == 0
+    old = log("folder/replica", 22, 280)
+    assert run("lint", "folder", *limits) == 2
+    assert f"{old}: the log of another run of the server is not used" in run.err
+    assert run("analyze", "folder") == 0
+    assert f"{old}: the log of another run of the server is not used" in run.out
+    assert run("lint", "folder", *limits, "--exclude", old, "--budget", "preemptions<=2") == 1
+    assert "preemptions is" not in run.out
+    start = "INFO 11-23 13:00:00 [u.py:286] non-default args: {'max_num_seqs': 64}\n"
+    logs = [Path(log(name, day, rate)).read_text() for name, day, rate in (("fast", 22, 900), ("slow", 23, 280))]
+    trace("again/server.log", "".join(start + one for one in logs))
+    assert run("lint", "again", *limits) == 1
+    assert (run.out.startswith("again/server.log: BUD101"), "Found 1 finding" in run.out) == (True, True)
+    assert run("analyze", "again") == 0
+    assert "again/server.log: the server was started several times; only its last start is" in run.out
+
+
 def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
     for name, started, tokens in (("before", 1.7e9, 1_000_000), ("after", 1.8e9, 10_000)):
         lines = ["# HELP vllm:generation_tokens_total tokens", f"vllm:generation_tokens_total {tokens}.0",

@@ -11,12 +11,14 @@ import pytest
 
 from perftool.model.inputs import ImportIssue
 from perftool.model.records import LogReading
-from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
+from perftool.model.serving import ClientResult, MetricsPage, ServingInterval, ServingNumber
 from perftool.readers import text_input
 from perftool.readers.serving import client_result, metrics_page
 from perftool.readers.serving.chosen import chosen_result, server_numbers
-from perftool.readers.serving.unused import Served, unused
+from perftool.readers.serving.unused import Served, older_logs, unused
 
+# In seconds since 1970.
+TODAY = 91_324_800
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -271,6 +273,25 @@ def test_a_damaged_result_is_no_copy() -> None:
     for issues, clauses in (((), 0), (damage, 1)):
         found = unused([Served("a.log", LogReading(results=printed, issues=issues), None), whole])
         assert list(map(len, found)) == [clauses, 0]
+
+
+@pytest.mark.parametrize(
+    ("others", "unused_ones"),
+    [
+        ([TODAY - 86_400], [True]), ([TODAY + 5], [False]), ([TODAY - 15], [True]),
+        ([TODAY - 5, 7, None], [False, False, False]),
+    ],
+    ids=["another day", "replicas", "before a restart", "adjacent intervals and logs without dates"],
+)  # fmt: skip
+def test_logs_of_earlier_runs_are_not_used(others: list[int | None], unused_ones: list[bool]) -> None:
+    def log(*times_s: int | None) -> LogReading:
+        times = [None if time is None else time * 10**9 for time in times_s]
+        return LogReading(intervals=tuple(ServingInterval("", time) for time in times))
+
+    newest = log(TODAY, TODAY + 60)
+    found = older_logs([*((f"{at}.log", log(time)) for at, time in enumerate(others)), ("newest.log", newest)])
+    clause = "the log of another run of the server is not used, because the newest one, newest.log, is used"
+    assert found == [*(clause if old else None for old in unused_ones), None]
 
 
 @pytest.mark.parametrize(

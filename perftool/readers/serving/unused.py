@@ -1,4 +1,4 @@
-"""Finds benchmark results and metrics pages that are not used."""
+"""Finds logs of servers, benchmark results and metrics pages that are not used."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage
 from perftool.readers.serving.chosen import chosen_result, last_page
+from perftool.readers.text.log_time import is_dated
 from perftool.units import NS_PER_S, format_count
 
 # A printed number has two decimals.
 _ROUNDED = 0.005 * (1 + 1e-6)
 # Files that are copied together are saved within this time of each other, in any order.
 _COPIED_NS = 2 * NS_PER_S
+# Servers print statistics every ten seconds.
+_INTERVAL_NS = 10 * NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,17 @@ def unused(files: Sequence[Served]) -> list[list[str]]:
     Copies of the used result, and results before it in its file (warm-ups), are not mentioned.
     """
     return [[*results, *pages] for results, pages in zip(_results(files), _pages(files), strict=True)]
+
+
+def older_logs(logs: Sequence[tuple[str, LogReading]]) -> list[str | None]:
+    """For each of ``logs`` (a path and its contents), a clause if it is of an earlier run of the server and not used.
+    The statistics of replicas overlap in time with those of the newest log. Logs without dates are used.
+    """
+    times = [[one.time_ns for one in log.intervals if one.time_ns and is_dated(one.time_ns)] for _, log in logs]
+    dated = [(max(found), path, min(found)) for (path, _), found in zip(logs, times, strict=True) if found]
+    _, newest, first = max(dated, default=(0, "", 0))
+    clause = f"the log of another run of the server is not used, because the newest one, {newest}, is used"
+    return [clause if found and max(found) < first - _INTERVAL_NS else None for found in times]
 
 
 def _results(files: Sequence[Served]) -> Iterator[list[str]]:
