@@ -117,9 +117,8 @@ def _is_client_result(lines: list[str], _name: str) -> bool:
 def may_be_result(lines: Sequence[str]) -> bool:
     """Whether a text that begins with ``lines`` may be a benchmark's result, perhaps with its times behind long
     lists."""
-    return _JSON.match(next((line for line in lines if line.strip()), "")) is not None and COMPLETED in _keys_of_first(
-        lines
-    )
+    first = next((line for line in lines if line.strip()), "")
+    return _JSON.match(first) is not None and COMPLETED in _keys_of_first(lines)
 
 
 def _keys_of_first(lines: Sequence[str]) -> set[str]:

@@ -18,7 +18,7 @@ from perftool.readers.nodes import analyzed_nodes, bundle, is_bundle, post_graph
 from perftool.readers.serving import client_result, metrics_page
 from perftool.readers.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, TextKind, is_trace, may_be_result, sniff
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wanted, read_lines
+from perftool.readers.text.text_lines import MAX_JSON_LINE, MAX_LINE, Source, TextLine, Wanted, read_lines
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
@@ -48,7 +48,13 @@ def sniff_input(source: Source) -> Sniffed:
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):
         return Sniffed(_KINDS[form], form)
-    return sniff([line.text for line in _head(read_lines(source, IssueTally(), MAX_JSON_LINE))], name)
+    found = UNKNOWN
+    for longest in (MAX_LINE, MAX_JSON_LINE):
+        texts = [line.text for line in _head(read_lines(source, IssueTally(), longest))]
+        found = sniff(texts, name)
+        if found.form == "client_result" or not may_be_result(texts):
+            break
+    return found
 
 
 def _document(path: str) -> TextForm | None:

@@ -397,10 +397,11 @@ def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
     assert "run is incomplete, so it is not judged" in run.err
 
 
-@pytest.mark.parametrize("name", ["slow.json.gz", "bench.jsonl.zst", "sglang_1123_1000_random.jsonl"])
-def test_a_gate_reads_results_that_are_compressed_or_have_the_name_of_sglang(run: Run, name: str) -> None:
+@pytest.mark.parametrize("name", ["slow.json.gz", "bench.jsonl.zst", "sglang_1123_1000_random.jsonl", "long.json"])
+def test_a_gate_reads_results_that_are_compressed_or_long_or_have_the_name_of_sglang(run: Run, name: str) -> None:
     trace("folder/bench.json", json.dumps({"completed": 1000, "mean_ttft_ms": 50}))
-    slow = json.dumps({"completed": 990, "mean_ttft_ms": 100}).encode()
+    texts = ["x" * (9 << 20 if name == "long.json" else 9)]
+    slow = json.dumps({"completed": 990, "mean_ttft_ms": 100, "generated_texts": texts}).encode()
     packed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)(slow)
     Path("folder", name).write_bytes(packed)
     assert run("lint", "folder", "--budget", "ttft_ms<=60") == 2
