@@ -154,10 +154,10 @@ def _record_server(
         print_notes([f"habana_perf_tool: wrote {path}" for path in (*made.traces, *made.pages)], color)
     if made.idle:
         print_notes(["habana_perf_tool: the server generated no tokens; record while it serves requests"], color)
+    if report and made.traces:
+        show_report_on([str(place)], color)
     if made.missing is not None:
         raise InputError(f"{address}: {made.missing}")
-    if report:
-        show_report_on([str(place)], color)
 
 
 class _Estimate:

@@ -23,12 +23,14 @@ UNREAD = "not read"
 # The kind of issue for benchmark results or metrics pages that are not used because other results or pages are used
 # instead.
 UNUSED = "not used"
+# The kind of issue for a log of a server that was started several times, of which only the last start is used.
+OLDER_START = "older start"
 # Issues without loss of events: repairs, notes, and events truncated at the start or end of the recording. ``diff`` and
 # ``trend`` do not judge a run with any other issue.
 _NOTHING_LOST = (
     "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
     "unmatched begins", "begin without end", "end without begin", "rank taken", "rank assumed", "copy",
-    "older recording", "part of a recording", "handMade", "simulated", "interrupted",
+    "older recording", "part of a recording", OLDER_START, "handMade", "simulated", "interrupted",
 )  # fmt: skip
 InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 

@@ -29,8 +29,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
-    """Statistics since the previous statistics line in the log. ``time_ns`` is relative to midnight of the log's first
-    day.
+    """Statistics since the previous statistics line in the log. ``time_ns`` is relative to 1970 (in 1972 if the line
+    states no year), or to midnight of the log's first day if the line states no date.
 
     Rates are in tokens per second, ratios between 0 and 1. ``running`` and ``waiting`` are numbers of requests at the
     end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of tokens per
@@ -98,7 +98,17 @@ class ClientResult:
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
     """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started. ``started`` is the
-    time of that start, in seconds since 1970."""
+    time of that start, in seconds since 1970. ``labels`` are those of the counters, such as the model."""
 
     started: float | None
     totals: dict[str, float]
+    labels: frozenset[str] = frozenset()
+
+    def may_precede(self, later: MetricsPage) -> bool:
+        """Whether ``later`` may be a later page of the same start of the same server. Its totals only grow. Some of its
+        counters may appear only with the first request."""
+        return (
+            self.started == later.started
+            and self.labels <= later.labels
+            and all(value <= later.totals.get(name, value) for name, value in self.totals.items())
+        )

@@ -46,7 +46,7 @@ from perftool.readers.identity import identify
 from perftool.readers.nodes import holds_host_trace, host_trace_rank, post_graph
 from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace import envelope
-from perftool.readers.trace.envelope import LONGEST_EVENT_KEY, holds_events, holds_times, shows_events
+from perftool.readers.trace.envelope import LONGEST_EVENT_KEY, holds_events, holds_times, shows_events, top_keys
 from perftool.readers.trace.event_text import EVENT_START
 from perftool.readers.trace.profiler_csv import is_profiler_csv, stated_device
 
@@ -608,12 +608,11 @@ def is_own_output(path: str) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a file begins like a log, a metrics file or a configuration. Compressed files, stdin and pipes count as
-    traces."""
+    """Whether a file begins like a log, a metrics file or a configuration. Stdin and pipes count as traces."""
     if is_url(path):
         return not is_trace_name(without_query(path))
     try:
-        if reads_once(path) or path.lower().endswith((".gz", ".zst")) or _begins_trace(path):
+        if reads_once(path) or _begins_trace(path):
             return False
         kind = _text_kind(path)
     except InputError:
@@ -622,13 +621,14 @@ def _is_text(path: str) -> bool:
     if kind == "unknown":
         return is_named_like_companion(path) and not _may_be_damaged_trace(path)
     # Log output may precede the events in a file.
-    return kind != "csv" and not (path.lower().endswith(".json") and _shows_events(path))
+    return kind != "csv" and not (is_trace_name(path) and _shows_events(path))
 
 
 @once_per_file
 def _may_be_damaged_trace(path: str) -> bool:
-    """Whether a file named ``.json`` is neither a JSON document nor JSON Lines, or has keys that only events have."""
-    if not path.lower().endswith(".json"):
+    """Whether a file named like a trace is neither a JSON document nor JSON Lines, or has keys that only events
+    have."""
+    if not is_trace_name(path):
         return False
     if os.path.getsize(path) > _LARGEST_STATE:
         return _shows_events(path)
@@ -660,10 +660,18 @@ def _begins_trace(path: str) -> bool:
     with ByteStream(path) as stream:
         head, data = envelope.head_of(stream)
     if head is None:
-        # Such a long JSON object must be the metadata of a trace, unless it is a flight-recorder dump or a graph file.
-        known = dump.begins_dump(data) or post_graph.begins_graphs(data)
-        return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
+        # Such a long JSON object must be the metadata of a trace, unless it begins like one of these.
+        if len(data) < BLOCK or data.lstrip()[:1] != b"{":
+            return False
+        return not (dump.begins_dump(data) or post_graph.begins_graphs(data) or _begins_result(data))
     return not head.bare or EVENT_START.match(data[head.start : head.start + _CHECKED_BYTES].lstrip()) is not None
+
+
+def _begins_result(data: bytes) -> bool:
+    # Imported here, because traces do not need the text readers and their pattern tables.
+    from perftool.readers.serving.client_result import is_result
+
+    return is_result(top_keys(data))
 
 
 def _companions_of(traces: Iterable[str]) -> list[str]:

@@ -17,8 +17,8 @@ from perftool.readers.logs.fallback_log import HEADERS
 from perftool.readers.logs.framework_patterns import FRAMEWORK_PATTERNS
 from perftool.readers.metrics.compilation_stats import START as COMPILATION_STEP
 from perftool.readers.nodes.analyzed_nodes import is_header as is_nodes_header
+from perftool.readers.serving.client_result import COMPLETED, is_result
 from perftool.readers.serving.client_result import TITLE as RESULT_TITLE
-from perftool.readers.serving.client_result import is_result
 from perftool.readers.serving.metrics_page import is_page
 from perftool.readers.text.log_lines import split_prefix
 from perftool.readers.trace.envelope import top_keys
@@ -111,7 +111,19 @@ def _is_json_config(lines: list[str], name: str) -> bool:
 
 
 def _is_client_result(lines: list[str], _name: str) -> bool:
-    return is_result(top_keys("\n".join(lines).encode(errors="replace")))
+    return is_result(_keys_of_first(lines))
+
+
+def may_be_result(lines: Sequence[str]) -> bool:
+    """Whether a text that begins with ``lines`` may be a benchmark's result, perhaps with its times behind long
+    lists."""
+    first = next((line for line in lines if line.strip()), "")
+    return _JSON.match(first) is not None and COMPLETED in _keys_of_first(lines)
+
+
+def _keys_of_first(lines: Sequence[str]) -> set[str]:
+    """The keys of the first object in a text that begins with ``lines``, which may be an array."""
+    return set(top_keys("\n".join(lines).lstrip("[ \t\n").encode(errors="replace")))
 
 
 def _is_metrics_page(lines: list[str], _name: str) -> bool:

@@ -16,9 +16,9 @@ from perftool.readers.logs import compiler_advice, console_log, environment_dump
 from perftool.readers.metrics import compilation_stats, metrics_file
 from perftool.readers.nodes import analyzed_nodes, bundle, is_bundle, post_graph
 from perftool.readers.serving import client_result, metrics_page
-from perftool.readers.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, TextKind, is_trace, sniff
+from perftool.readers.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, TextKind, is_trace, may_be_result, sniff
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wanted, read_lines
+from perftool.readers.text.text_lines import MAX_JSON_LINE, MAX_LINE, Source, TextLine, Wanted, read_lines
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
@@ -34,7 +34,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     tally = IssueTally()
     wanted = Wanted()
     lines = read_lines(source, tally, MAX_JSON_LINE, wanted)
-    head = list(_head(lines))
+    head = _head(lines)
     texts = [line.text for line in head]
     sniffed = sniff(texts, name)
     if sniffed == UNKNOWN and is_trace(texts):
@@ -48,7 +48,13 @@ def sniff_input(source: Source) -> Sniffed:
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):
         return Sniffed(_KINDS[form], form)
-    return sniff([line.text for line in _head(read_lines(source, IssueTally()))], name)
+    found = UNKNOWN
+    for longest in (MAX_LINE, MAX_JSON_LINE):
+        texts = [line.text for line in _head(read_lines(source, IssueTally(), longest))]
+        found = sniff(texts, name)
+        if found.form == "client_result" or not may_be_result(texts):
+            break
+    return found
 
 
 def _document(path: str) -> TextForm | None:
@@ -64,13 +70,18 @@ def _document(path: str) -> TextForm | None:
     return next((form for form, test in tests if test(head)), None)
 
 
-def _head(lines: Iterator[TextLine]) -> Iterator[TextLine]:
-    size = 0
+def _head(lines: Iterator[TextLine]) -> list[TextLine]:
+    """The first lines: as many as a result may need to be recognised, but few of other texts."""
+    head: list[TextLine] = []
+    size, limit = 0, HEAD_CHARACTERS
     for line in lines:
-        yield line
+        head.append(line)
         size += len(line.text) + 1
-        if size >= HEAD_CHARACTERS:
-            return
+        if size >= limit:
+            if limit == MAX_JSON_LINE or not may_be_result([line.text for line in head]):
+                break
+            limit = MAX_JSON_LINE
+    return head
 
 
 def _read(sniffed: Sniffed, lines: Iterator[TextLine], name: str, rank: int | None, wanted: Wanted) -> LogReading:

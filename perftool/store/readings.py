@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from perftool.model.hpu_ops import is_registered, unsupported
-from perftool.model.inputs import UNREAD, UNUSED, ImportIssue, InputFile
+from perftool.model.inputs import OLDER_START, UNREAD, UNUSED, ImportIssue, InputFile
 from perftool.model.nodes import GraphNode, NodeRun
 from perftool.model.records import CapturedKernel, CompilationRecord, LogReading
 from perftool.op_costs.graph_nodes import node_flops
@@ -19,7 +19,7 @@ from perftool.readers.files.stream import STDIN
 from perftool.readers.logs.compilation_choice import chosen_compilations
 from perftool.readers.logs.fallback_totals import FallbackTotal, fallback_totals
 from perftool.readers.serving.chosen import chosen_result, server_numbers
-from perftool.readers.serving.unused import Served, unused
+from perftool.readers.serving.unused import Served, older_logs, unused
 from perftool.units import NS_PER_US
 
 
@@ -41,7 +41,9 @@ class Reading:
             rank=ranks[0] if len(ranks) == 1 else None,
             bytes=self.size,
             events=reading.records,
-            status="repaired" if any(issue.kind not in (UNREAD, UNUSED) for issue in reading.issues) else "ok",
+            status="repaired"
+            if any(issue.kind not in (UNREAD, UNUSED, OLDER_START) for issue in reading.issues)
+            else "ok",
             issues=reading.issues,
         )
 
@@ -58,11 +60,13 @@ def read_text(path: str) -> Reading:
 
 
 def with_unused_noted(readings: Sequence[Reading], local: Collection[str]) -> list[Reading]:
-    """Note in ``readings`` which benchmark results and metrics pages are not used, and whether all requests of the
-    chosen result failed.
+    """Note in ``readings`` which logs, benchmark results and metrics pages are not used, and whether all requests of
+    the chosen result failed. Remove the contents of logs that are not used.
 
     ``local`` are the paths of files on this machine.
     """
+    older = older_logs([(one.path, one.reading) for one in readings])
+    readings = [_without_contents(one, why) if why else one for one, why in zip(readings, older, strict=True)]
     notes = unused([Served(one.path, one.reading, _saved_ns(one.path, local)) for one in readings])
     client = chosen_result([result for one in readings for result in one.reading.results])
     noted = []
@@ -72,6 +76,11 @@ def with_unused_noted(readings: Sequence[Reading], local: Collection[str]) -> li
             issues.append(ImportIssue("no successful request", 1, "no request of the benchmark succeeded"))
         noted.append(replace(one, reading=replace(one.reading, issues=(*one.reading.issues, *issues))))
     return noted
+
+
+def _without_contents(one: Reading, why: str) -> Reading:
+    issues = (*one.reading.issues, ImportIssue(UNUSED, 1, why))
+    return replace(one, reading=LogReading(issues=issues, kind=one.reading.kind))
 
 
 def _saved_ns(path: str, local: Collection[str]) -> int | None:

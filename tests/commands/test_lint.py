@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from builders import gaudi_profiler
 from builders.program import Run
 from events import Event, document, step, x
@@ -396,6 +397,54 @@ def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
     assert "run is incomplete, so it is not judged" in run.err
 
 
+@pytest.mark.parametrize("name", ["slow.json.gz", "bench.jsonl.zst", "sglang_1123_1000_random.jsonl", "long.json"])
+def test_a_gate_reads_results_that_are_compressed_or_long_or_have_the_name_of_sglang(run: Run, name: str) -> None:
+    trace("folder/bench.json", json.dumps({"completed": 1000, "mean_ttft_ms": 50}))
+    texts = ["x" * (9 << 20 if name == "long.json" else 9)]
+    slow = json.dumps({"completed": 990, "mean_ttft_ms": 100, "generated_texts": texts}).encode()
+    packed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)(slow)
+    Path("folder", name).write_bytes(packed)
+    assert run("lint", "folder", "--budget", "ttft_ms<=60") == 2
+    assert f"{name}: a result of 990 requests is not used" in run.err
+    assert run("lint", f"folder/{name}", "--budget", "ttft_ms<=60") == 1
+
+
+def test_a_gate_reads_compressed_pages(run: Run) -> None:
+    trace("folder/metrics_before.txt", PAGE)
+    after = PAGE + "vllm:time_to_first_token_seconds_count 1.0\nvllm:time_to_first_token_seconds_sum 0.1\n"
+    Path("folder/metrics_after.txt.gz").write_bytes(gzip.compress(after.encode()))
+    assert run("lint", "folder", "--budget", "ttft_ms<=60", "--select", "SRV202") == 1
+    assert "ttft_ms is 100 ms" in run.out
+
+
+def test_a_gate_adds_the_rates_of_replicas_only(run: Run) -> None:
+    def log(name: str, day: int, rate: int) -> str:
+        load = f"Avg generation throughput: {rate}.0 tokens/s, Running: 2 reqs, Preemptions: 1"
+        lines = [f"INFO 11-{day} 14:00:{at:02} [l.py:335] Engine 000: Avg prompt throughput: 1.0 tokens/s, {load}\n"
+                 for at in (10, 20)]  # fmt: skip
+        return trace(f"{name}.log", "".join(lines))
+
+    limits = ("--budget", "output_tokens_per_s>=500", "--select", "TRC,BUD")
+    log("folder/server", 23, 280)
+    assert run("lint", "folder", *limits) == 1
+    log("folder/replica", 23, 280)
+    assert run("lint", "folder", *limits, "--budget", "preemptions<=4") == 0
+    old = log("folder/replica", 22, 280)
+    assert run("lint", "folder", *limits) == 2
+    assert f"{old}: the log of another run of the server is not used" in run.err
+    assert run("analyze", "folder") == 0
+    assert f"{old}: the log of another run of the server is not used" in run.out
+    assert run("lint", "folder", *limits, "--exclude", old, "--budget", "preemptions<=2") == 1
+    assert "preemptions is" not in run.out
+    start = "INFO 11-23 13:00:00 [u.py:286] non-default args: {'max_num_seqs': 64}\n"
+    logs = [Path(log(name, day, rate)).read_text() for name, day, rate in (("fast", 22, 900), ("slow", 23, 280))]
+    trace("again/server.log", "".join(start + one for one in logs))
+    assert run("lint", "again", *limits) == 1
+    assert (run.out.startswith("again/server.log: BUD101"), "Found 1 finding" in run.out) == (True, True)
+    assert run("analyze", "again") == 0
+    assert "again/server.log: the server was started several times; only its last start is" in run.out
+
+
 def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
     for name, started, tokens in (("before", 1.7e9, 1_000_000), ("after", 1.8e9, 10_000)):
         lines = ["# HELP vllm:generation_tokens_total tokens", f"vllm:generation_tokens_total {tokens}.0",
@@ -652,7 +701,8 @@ def test_a_gate_does_not_pass_a_dump_in_which_nothing_is_recognised(run: Run, du
     [
         ("metrics_after.txt", ""), ("metrics_after.prom", "Internal Server Error\n"), ("metrics-rank1.txt", ""),
         ("bench.json", '{"detail": "Not Found"}'), ("bench.txt", "Traceback (most recent call last):\n"),
-        ("sglang_bench.jsonl", '{"completed": 4}\n'), ("metrics_after.txt", None),
+        ("sglang_bench.jsonl", '{"completed": 4}\n'), ("sglang_1123_48_random.jsonl", ""), ("metrics_after.txt", None),
+        ("metrics_after.txt.gz", ""),
     ],
 )  # fmt: skip
 def test_a_gate_does_not_pass_measurements_in_which_nothing_is_recognised(

@@ -48,6 +48,8 @@ class _Asked(ThreadingHTTPServer):
     writes: Path | None = None
     elsewhere: str = ""
     slow: str = ""
+    # The answer to the second request for the metrics page: a status, or 0 for a connection that breaks off.
+    second_page: int = 200
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -60,6 +62,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.ended.wait(60)
         if self.path == "/stop_profile" and self.server.writes:
             (self.server.writes / "rank0.1.pt.trace.json").write_text(TRACE)
+        if self.path == "/metrics" and self.server.asked.count("GET /metrics") > 1:
+            status = self.server.second_page
+            if not status:
+                return
         self.send_response(status)
         if status == 307:
             self.send_header("Location", self.server.elsewhere)
@@ -121,6 +127,30 @@ def test_a_server_without_a_profiler(tmp_path: Path) -> None:
     with _serving(metrics=(200, PAGE)) as server, pytest.raises(InputError, match="has no profiler: start vLLM with"):
         record_server(server_at(_url(server)), 0.01, tmp_path, None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("second_page", [0, 503])
+def test_a_missing_second_page_loses_no_trace(tmp_path: Path, second_page: int) -> None:
+    profiles = tmp_path / "profiles"
+    profiles.mkdir()
+    with _serving(metrics=(200, PAGE), start_profile=(200, b""), stop_profile=(200, b"")) as server:
+        server.writes, server.second_page = profiles, second_page
+        command = [sys.executable, "-m", "perftool", "record", "--server", _url(server), "--seconds", "0.1"]
+        to = ["--profile-folder", str(profiles), "-o", "made", "--no-report"]
+        done = subprocess.run([*command, *to], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False)
+    (folder,) = (tmp_path / "made").iterdir()
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["metrics_before.unused", "rank0.1.pt.trace.json"]
+    assert "the server sent no metrics page after the recording" in done.stderr
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+@pytest.mark.parametrize(("status", "stops"), [(504, True), (400, False)])
+def test_a_profiler_that_may_have_started_is_stopped(tmp_path: Path, status: int, stops: bool) -> None:
+    with _serving(start_profile=(status, b""), stop_profile=(200, b"")) as server:
+        with pytest.raises(InputError, match=rf"cannot be started \(HTTP {status}\)"):
+            record_server(server_at(_url(server)), 0.01, tmp_path, None)
+        assert ("POST /stop_profile" in server.asked) == stops
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ DAY = 1_729_209_600 * 10**9  # 2024-10-18
             Prefix(5, DAY + AT, "w", "PT_DEVMEM", "AB"),
             "Defragmentation",
         ),
-        ("[10-18 20:57:12::104233][R003][398e] old", Prefix(3, AT, None, None, "398E"), "old"),
+        ("[10-18 20:57:12::104233][R003][398e] old", Prefix(3, 88_214_400 * 10**9 + AT, None, None, "398E"), "old"),
         (
             "[20:57:12.104233][PT_FALLBACK ][\x1b[31mcritical\x1b[0m][tid:398E] red",
             Prefix(None, AT, "critical", "PT_FALLBACK", "398E"),
@@ -72,6 +72,8 @@ def test_prefix(line: str, prefix: Prefix, text: str) -> None:
         ("2024-10-18 20:57:12", DAY + 75_432 * 10**9),
         ("20:57:12.1", 75_432_100_000_000),
         ("2024-13-45 20:57:12.1", None),
+        ("11-23 20:57:12", 91_324_800 * 10**9 + 75_432 * 10**9),
+        ("13-45 20:57:12", None),
         ("yesterday", None),
     ],
 )

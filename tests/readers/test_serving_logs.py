@@ -13,6 +13,8 @@ from perftool.readers.logs import console_log
 V1 = "(APIServer pid=13181) INFO 11-23 14:13:13 [loggers.py:335] Engine 000: "
 V0 = "INFO 09-17 06:30:09 metrics.py:455] "
 S = 1_000_000_000
+# 23 November 1972: the lines state no year.
+DAY = 91_324_800 * S
 
 
 def _read(*lines: str) -> LogReading:
@@ -29,7 +31,8 @@ def test_statistics_of_the_v1_engine() -> None:
         f"{V1}Avg prompt throughput: 1011.5 tokens/s, Avg generation throughput: 153.1 tokens/s, Running: 16 reqs, "
         "Waiting: 3 reqs, CPU KV cache usage: 12.5%, Prefix cache hit rate: 50.0%, External prefix cache hit rate: 3.0%"
     )
-    assert found == ServingInterval("Engine 000", 51193 * S, 1011.5, 153.1, 16, 3, 0.125, 0.5, line=1)
+    assert found.time_ns == DAY + 51193 * S
+    assert found == ServingInterval("Engine 000", found.time_ns, 1011.5, 153.1, 16, 3, 0.125, 0.5, line=1)
 
 
 def test_statistics_of_the_v0_engine() -> None:
@@ -180,6 +183,27 @@ def test_events_and_settings() -> None:
     assert {one.key: one.value for one in found.config} == {
         "enable_prefix_caching": "False", "tensor_parallel_size": "2", "max_num_seqs": "64", "enforce_eager": "True",
     }  # fmt: skip
+
+
+def test_only_the_last_start_of_a_server_counts() -> None:
+    start = "(APIServer pid=7) INFO 11-23 14:08:20 [u.py:286] non-default args: {'max_num_seqs': 64}"
+    engine = (
+        "(EngineCore_DP0 pid=7) INFO 11-23 14:08:30 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config"
+    )
+    preempted = f"{V0}Sequence group 1 is preempted by PreemptionMode.SWAP mode. total_num_cumulative_preemption=1"
+    bucket = "Decode bucket for (33, 1, 500) was not prepared. Adding new bucket: (34, 1, 512)"
+    load = f"{V1}Avg prompt throughput: 8.0 tokens/s, Running: "
+    details = "0 context requests, 0 context tokens, 1 generation requests, 1 generation tokens"
+    iteration = f"{V1}Iteration(7): {details}, iteration elapsed time: 3.41 ms, CPU KV cache usage: 0.2%"
+    once = _read(start, engine, preempted, bucket, iteration, f"{load}1 reqs")
+    assert (len(once.config), len(once.events), len(once.buckets), len(once.iterations)) == (1, 1, 1, 1)
+    assert once.issues == ()
+    twice = _read(
+        start, preempted, bucket, iteration, f"{load}1 reqs", start.replace("64", "8"), engine, f"{load}2 reqs"
+    )
+    assert (twice.events, twice.buckets, twice.iterations) == ((), (), ())
+    assert ([one.running for one in twice.intervals], [one.value for one in twice.config]) == ([2], ["8"])
+    assert [(one.kind, one.count) for one in twice.issues] == [("older start", 1)]
 
 
 def test_a_printed_result() -> None:

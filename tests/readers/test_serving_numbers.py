@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from perftool.model.inputs import ImportIssue
 from perftool.model.records import LogReading
-from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
+from perftool.model.serving import ClientResult, MetricsPage, ServingInterval, ServingNumber
 from perftool.readers import text_input
 from perftool.readers.serving import client_result, metrics_page
 from perftool.readers.serving.chosen import chosen_result, server_numbers
-from perftool.readers.serving.unused import Served, unused
+from perftool.readers.serving.unused import Served, older_logs, unused
 
+# In seconds since 1970.
+TODAY = 91_324_800
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -53,7 +56,7 @@ def test_a_metrics_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("end", "issues"),
-    [("", []), ("vllm:generation_tokens_total 5\n", []), ("vllm:generation_tokens_total 5", ["cut line"]),
+    [("", []), ('vllm:generation_tokens_total{engine="1"} 5\n', []), ("vllm:generation_tokens_total 5", ["cut line"]),
      ("vllm:other 5", ["cut line"]), ("# HELP vllm:", ["cut line"]), ("# HELP vllm:\n\t", [])],
 )  # fmt: skip
 def test_the_last_line_of_a_page_that_breaks_off_is_left_out(end: str, issues: list[str], tmp_path: Path) -> None:
@@ -128,6 +131,13 @@ def test_a_sum_over_engines_of_which_one_is_missing_is_unknown(lost: str, tmp_pa
     assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == ({}, ["bad value"])
 
 
+def test_a_value_that_a_page_has_twice_is_unknown() -> None:
+    page = 'vllm:num_preemptions_total{engine="0"} 7\nvllm:num_preemptions_total{engine="1"} 1\n'
+    assert metrics_page.read(page.encode()).pages[0].totals == {"preemptions": 8}
+    found = metrics_page.read((page * 2).encode())
+    assert (found.pages[0].totals, [(one.kind, one.count) for one in found.issues]) == ({}, [("bad value", 2)])
+
+
 def test_a_line_of_a_page_may_be_indented(tmp_path: Path) -> None:
     path = tmp_path / "page.txt"
     path.write_text("# TYPE vllm:x counter\n \tvllm:num_preemptions_total 3\n")
@@ -151,6 +161,25 @@ def test_an_object_that_is_no_result_is_reported(tmp_path: Path) -> None:
     path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"run": {"completed": 4, "mean_ttft_ms": 500}}')
     found = text_input.read(str(path))
     assert (len(found.results), [one.kind for one in found.issues]) == (1, ["bad JSON"])
+
+
+@pytest.mark.parametrize("measured", ["p99_tpot_ms", "output_throughput"])
+def test_a_result_needs_the_number_of_requests_and_one_measured_number(measured: str, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps([{"completed": 4, measured: 5}, {"completed": 5, measured: 6}], indent=1))
+    assert [result.requests for result in text_input.read(str(path)).results] == [4, 5]
+    path.write_text(json.dumps({"completed": 4, "duration": 5}))
+    assert text_input.read(str(path)).results == ()
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_result_with_the_details_of_many_requests_is_recognised(indent: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "load.json"
+    result = {"completed": 4, "itls": [[0.00337] * 64] * 4000, "mean_ttft_ms": 5}
+    path.write_text(json.dumps(result, indent=indent))
+    assert text_input.sniff_input(str(path)).form == "client_result"
+    (found,) = text_input.read(str(path)).results
+    assert found.numbers == (ServingNumber("requests", "total", 4), ServingNumber("ttft_ms", "mean", 5))
 
 
 RESULT = (
@@ -179,6 +208,31 @@ def test_times_that_a_client_did_not_measure_are_unknown(form: str, tmp_path: Pa
     path.write_text(form.format(0))
     (result,) = text_input.read(str(path)).results
     assert result.numbers == (ServingNumber("requests", "total", 0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (RESULT.format(48), []),
+        (RESULT.format(48).rstrip(), []),
+        (RESULT.format(48)[:-51], ["cut result"]),
+        (RESULT.format(48).partition("48.00")[0] + "4", ["bad value", "cut result"]),
+        (RESULT.format(48).replace("48.00", "nan"), ["bad value"]),
+        (RESULT.format(48).partition("48.00")[0] + "\n" + RESULT.format(5), ["bad value", "cut result"]),
+    ],
+    ids=["whole", "last line feed missing", "no end", "cut in a number", "no number", "a second title"],
+)
+def test_damage_of_a_printed_result_is_reported(text: str, kinds: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "bench.log"
+    path.write_text(text)
+    assert [one.kind for one in text_input.read(str(path)).issues] == kinds
+
+
+def test_blanks_in_a_printed_result_cost_no_more_than_their_length() -> None:
+    line = " " * 60 + "a:" + " " * 1_000_000 + "x\n"
+    began = time.process_time()
+    assert text_input.read((RESULT.partition("\n")[0] + "\n" + line * 10).encode()).results == ()
+    assert time.process_time() - began < 1.5
 
 
 def _result(requests: float, time: float, *, exact: bool = True) -> ClientResult:
@@ -213,6 +267,33 @@ def test_a_result_that_is_not_used_may_be_the_one_that_counts(results: list[Clie
     assert unused(files) == [[clause] if doubt else [], []]
 
 
+def test_a_damaged_result_is_no_copy() -> None:
+    printed, damage = (_result(48, 1.25, exact=False),), (ImportIssue("cut result", 1, "no end"),)
+    whole = Served("b.json", LogReading(results=(_result(48, 1.25),)), None)
+    for issues, clauses in (((), 0), (damage, 1)):
+        found = unused([Served("a.log", LogReading(results=printed, issues=issues), None), whole])
+        assert list(map(len, found)) == [clauses, 0]
+
+
+@pytest.mark.parametrize(
+    ("others", "unused_ones"),
+    [
+        ([TODAY - 86_400], [True]), ([TODAY + 5], [False]), ([TODAY - 15], [True]),
+        ([TODAY - 5, 7, None], [False, False, False]),
+    ],
+    ids=["another day", "replicas", "before a restart", "adjacent intervals and logs without dates"],
+)  # fmt: skip
+def test_logs_of_earlier_runs_are_not_used(others: list[int | None], unused_ones: list[bool]) -> None:
+    def log(*times_s: int | None) -> LogReading:
+        times = [None if time is None else time * 10**9 for time in times_s]
+        return LogReading(intervals=tuple(ServingInterval("", time) for time in times))
+
+    newest = log(TODAY, TODAY + 60)
+    found = older_logs([*((f"{at}.log", log(time)) for at, time in enumerate(others)), ("newest.log", newest)])
+    clause = "the log of another run of the server is not used, because the newest one, newest.log, is used"
+    assert found == [*(clause if old else None for old in unused_ones), None]
+
+
 @pytest.mark.parametrize(
     ("started", "of_last", "saved_s", "doubt"),
     [
@@ -241,6 +322,27 @@ def test_pages_of_one_server_are_subtracted() -> None:
     found = {one.name: one.value for one in server_numbers([after, of_another, before])}
     assert found == {"output_tokens": 20, "ttft_ms": 100}
     assert {one.name: one.value for one in server_numbers([after])} == {"output_tokens": 30, "ttft_ms": 100}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [MetricsPage(None, {"output_tokens": 5}, frozenset({'model="b"'})),
+     MetricsPage(None, {"output_tokens": 5, "ttft_ms": 301}, frozenset({'model="a"'}))],
+    ids=["another model", "a total that falls"],
+)  # fmt: skip
+def test_pages_of_two_servers_are_not_subtracted(other: MetricsPage) -> None:
+    before, after = (
+        MetricsPage(None, {"output_tokens": tokens, "ttft_ms": ms, "ttft_ms count": 1}, frozenset({'model="a"'}))
+        for tokens, ms in ((10, 100), (30, 300))
+    )
+    assert {one.name: one.value for one in server_numbers([before, other, after])} == {"output_tokens": 20}
+    files = [Served(f"{at}", LogReading(pages=(page,)), None) for at, page in enumerate((other, after))]
+    assert [len(clauses) for clauses in unused(files)] == [1, 0]
+
+
+def test_pages_with_equal_output_are_ordered_by_the_other_totals() -> None:
+    before, after = (MetricsPage(None, {"output_tokens": 10, "prompt_tokens": read}) for read in (5, 8))
+    assert {one.name: one.value for one in server_numbers([after, before])} == {"output_tokens": 0, "prompt_tokens": 3}
 
 
 def test_without_requests_between_two_pages_there_is_no_mean() -> None:

@@ -31,7 +31,8 @@ _BROKE_OFF = ConnectionError("the response broke off")
 
 
 class NoAnswerError(InputError):
-    """The server did not answer a request, although it may have received the request."""
+    """The server did not answer a request, or it or a proxy answered with an error, although the server may have
+    received the request."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ class Server:
         if 300 <= status < 400:
             raise InputError(f"{self.url}: redirects are not followed; use the address of the server itself")
         if status != http.client.OK:
-            raise InputError(f"{self.url}: {what} (HTTP {status})")
+            error = NoAnswerError if status >= http.client.INTERNAL_SERVER_ERROR else InputError
+            raise error(f"{self.url}: {what} (HTTP {status})")
 
     def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
         # The request runs in a thread with a time limit. A socket timeout is not enough: it restarts with each byte and

@@ -28,7 +28,7 @@ _GIVEN_UP_S = 5.0
 
 @dataclass(frozen=True)
 class Recorded:
-    """The ``traces`` and metrics ``pages`` of a recording. If there are no traces, ``missing`` says why.
+    """The ``traces`` and metrics ``pages`` of a recording. If either is incomplete, ``missing`` says why.
 
     ``idle`` means that, according to the pages, no token was generated during the recording.
     """
@@ -47,14 +47,22 @@ def record_server(server: Server, seconds: float, folder: Path, profiles: Path |
     before = server.metrics()
     start = time.time() - _CLOCK_S
     _profile(server, seconds)
-    after = server.metrics()
-    pages = tuple(
-        _saved(folder / f"metrics_{name}.txt", page) for name, page in (("before", before), ("after", after)) if page
-    )
+    try:
+        after = server.metrics()
+    except InputError:
+        after = None
+    is_lone = bool(before) and not after
+    # Alone, the page from before would count as the page of the recording, so it gets a name that folders ignore.
+    first = "metrics_before.unused" if is_lone else "metrics_before.txt"
+    pages = tuple(_saved(folder / name, page) for name, page in ((first, before), ("metrics_after.txt", after)) if page)
     written = profiles or (profile_folder(server.port) if _is_here(server.host) else None)
     traces = tuple(_taken(trace, written, folder) for trace in _new_traces(written, start)) if written else ()
-    missing = None if traces else _why_none(written, folder if pages else None)
-    return Recorded(traces, pages, missing, _idle(before, after))
+    reasons = [] if traces else [_why_none(written, folder if pages else None)]
+    if is_lone:
+        reasons.append(
+            f"the server sent no metrics page after the recording, so that from before ({first}) is not used"
+        )
+    return Recorded(traces, pages, "; ".join(reasons) or None, _idle(before, after))
 
 
 def _profile(server: Server, seconds: float) -> None:

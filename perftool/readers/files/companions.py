@@ -22,10 +22,12 @@ from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
 # Name patterns of metrics pages and benchmark results. Many programs write their own metrics.json, so that name is
-# not in the list.
-_MEASUREMENTS = (
+# not in the list. vLLM's own names contain the rate of requests, SGLang's the month, the day and the number of prompts.
+_PLAIN_MEASUREMENTS = (
     "*metrics*.txt", "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
+    "*_[01][0-9][0-3][0-9]_[0-9]*_*.jsonl",
 )  # fmt: skip
+_MEASUREMENTS = tuple(name + end for name in _PLAIN_MEASUREMENTS for end in ("", ".gz", ".zst"))
 # Name patterns of files next to a trace: logs, metrics files (also numbered), configuration, flight-recorder dumps,
 # files of Gaudi's profiler, and benchmark results.
 COMPANIONS = (

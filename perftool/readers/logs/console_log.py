@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perftool.model.inputs import ReadingKind
+from dataclasses import replace
+
+from perftool.model.inputs import OLDER_START, ReadingKind
 from perftool.model.records import LogReading, combine
 from perftool.readers.logs import (
     banner,
@@ -17,11 +19,11 @@ from perftool.readers.logs.fallback_log import FallbackScanner
 from perftool.readers.logs.runtime_log import runtime_scanners
 from perftool.readers.logs.serving_buckets import BucketScanner
 from perftool.readers.logs.serving_intervals import IntervalScanner
-from perftool.readers.logs.serving_patterns import SettingScanner
+from perftool.readers.logs.serving_patterns import PREEMPTION, SettingScanner, starts_server
 from perftool.readers.serving import client_result
 from perftool.readers.serving.client_result import ResultScanner
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_lines import read_log_lines
+from perftool.readers.text.log_lines import LogLine, read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
 
 # The scanners need only lines that contain one of these texts, or colour escapes, which may split such a text.
@@ -39,9 +41,8 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     """
     tally = IssueTally()
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)
-    results = ResultScanner(tally)
-    serving = (BucketScanner(tally), IntervalScanner(tally), SettingScanner(), results)
-    scanners = (fallbacks, settings, *runtime_scanners(tally), *serving)
+    results, server = ResultScanner(tally), _ServerScanner(tally)
+    scanners = (fallbacks, settings, *runtime_scanners(tally), server, results)
     feeds = [scanner.feed for scanner in scanners]
     wanted = wanted or Wanted()
     wanted.texts = _TEXTS
@@ -51,7 +52,34 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
         wanted.every = fallbacks.in_table or settings.in_banner or results.in_result
         wanted.texts = _TEXTS_AND_ROWS if fallbacks.has_seen_table else _TEXTS
     found = combine(scanner.reading() for scanner in scanners)
+    late = (one for one in found.events if one.kind != PREEMPTION or (one.last_line or 0) >= server.started)
+    found = replace(found, events=tuple(late))
     others = found.events or found.compilations or found.config or found.intervals or found.buckets
     only_fallbacks = bool(found.fallbacks) and not others
     kind: ReadingKind = "fallback_log" if only_fallbacks else "runtime_log"
     return combine((found, LogReading(issues=tally.issues())), kind=kind)
+
+
+class _ServerScanner:
+    """Collects what a server logs about its settings and its load. If a log holds several starts of the server, only
+    the last one counts. It begins in line ``started``, which is 0 if there is only one.
+    """
+
+    def __init__(self, tally: IssueTally) -> None:
+        self._tally = tally
+        self._begin(0)
+
+    def _begin(self, line: int) -> None:
+        self.started = line
+        self._load = IntervalScanner(self._tally)
+        self._scanners = (BucketScanner(self._tally), self._load, SettingScanner())
+
+    def feed(self, line: LogLine) -> None:
+        if self._load.has_load and starts_server(line.text):
+            self._tally.note(OLDER_START, "the server was started several times; only its last start is used")
+            self._begin(line.number)
+        for scanner in self._scanners:
+            scanner.feed(line)
+
+    def reading(self) -> LogReading:
+        return combine(scanner.reading() for scanner in self._scanners)

@@ -77,6 +77,11 @@ class IntervalScanner:
         self._day_ns, self._last_ns = 0, 0
         self._drafted, self._emitted = 0, 0
 
+    @property
+    def has_load(self) -> bool:
+        """Whether the log contains statistics so far."""
+        return bool(self._intervals or self._iterations)
+
     def feed(self, line: LogLine) -> None:
         """Keep the statistics or the iteration in ``line``. Counts of draft tokens are added to the previous
         statistics."""

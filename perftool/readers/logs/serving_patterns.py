@@ -8,13 +8,14 @@ from perftool.model.records import ConfigEntry, LogReading
 from perftool.readers.logs.bridge_patterns import known_line
 from perftool.readers.text.log_lines import LogLine
 
+PREEMPTION = "preemption"
 SERVING_PATTERNS = (
     # V0 prints only the first preemption and every fiftieth after it, with its number (1, 51, 101).
     known_line(
         "is preempted by",
         r"is preempted by (?:PreemptionMode\.)?(?P<name>\w{1,40})"
         r"(?:.{0,400}cumulative_preemption=(?P<value>\d{1,18}))?",
-        "preemption",
+        PREEMPTION,
         "count",
     ),
     known_line("will be overwritten!", r"Your configuration (?P<name>.{1,200}?) will be overwritten!", "flag_ignored"),
@@ -31,13 +32,21 @@ SERVING_PATTERNS = (
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
 # Literal parts of lines with settings. V0 prints all arguments, V1 only those that are not defaults.
-CORES = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
+_SETTINGS = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
+# Literal parts of the lines that vLLM and SGLang print when they start.
+_STARTS = ("non-default args: ", "args: Namespace(", "LLM engine (v", "server_args=ServerArgs(")
+CORES = tuple({*_SETTINGS, *_STARTS})
 # Only the settings that findings use are read, because the list may contain API keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
     r"num_gpu_blocks_override|enable_prefix_caching|enable_chunked_prefill|num_speculative_tokens|block_size|enforce_eager)"
     r"'?(?:=|: )(?P<value>[\w.]{1,40})"
 )
+
+
+def starts_server(text: str) -> bool:
+    """Whether the line ``text`` is one of the first lines of a server."""
+    return any(core in text for core in _STARTS)
 
 
 class SettingScanner:
@@ -48,7 +57,7 @@ class SettingScanner:
 
     def feed(self, line: LogLine) -> None:
         """Keep the settings in ``line``. Later values replace earlier ones, which may be defaults."""
-        if any(core in line.text for core in CORES):
+        if any(core in line.text for core in _SETTINGS):
             for found in _SETTING.finditer(line.text):
                 if found["value"] != "None":
                     key = found["key"]

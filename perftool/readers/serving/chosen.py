@@ -17,15 +17,15 @@ def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
 
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
-    """The numbers between the server's first and last page, or since its start if there is only one page. Pages are
-    ordered by their totals. If the server was restarted between pages, the pages since the start with the most output
-    tokens are used.
+    """The numbers between the server's first and last page, or since its start if there is only one page. The last page
+    is that with the most output tokens. Pages that cannot precede it, because they come from another server or from
+    before or after a restart, are not used.
     """
     ordered = _ordered(pages)
     if not ordered:
         return
     last = ordered[-1]
-    first = next(page for page in ordered if page.started == last.started)
+    first = next(page for page in ordered if page.may_precede(last))
     before = first.totals if first is not last else {}
     grown = {name: value - before.get(name, 0) for name, value in last.totals.items()}
     for name, value in grown.items():
@@ -43,4 +43,5 @@ def last_page(pages: Iterable[MetricsPage]) -> MetricsPage | None:
 
 
 def _ordered(pages: Iterable[MetricsPage]) -> list[MetricsPage]:
-    return sorted(pages, key=lambda page: page.totals.get("output_tokens", 0))
+    # Between two pages, a server may have read prompts only.
+    return sorted(pages, key=lambda page: (page.totals.get("output_tokens", 0), sum(page.totals.values())))

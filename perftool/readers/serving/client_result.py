@@ -46,22 +46,28 @@ for _shown, _statistic in _STATISTICS.items():
     for _time, _name in _TIMES.items():
         _LABELS[f"{_shown} {_time} (ms)"] = (_name, _statistic)
         _KEYS[f"{_shown} {_time} ms".lower().replace(" ", "_")] = (_name, _statistic)
-_ROW = re.compile(r"\s*([^:]{3,60}):\s+(\d{1,15}(?:\.\d{1,12})?)\s*$")
-_END = re.compile(r"={40,}\s*$")
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
+_END = re.compile(r"={40,}")
+COMPLETED = "completed"
+# The options of a client decide which times a result contains.
+_MEASURED = {key for key, (name, _) in _KEYS.items() if name.endswith(("_ms", "_per_s"))}
 
 
 def is_result(keys: Iterable[str]) -> bool:
     """Whether a JSON object with these keys is the result of a benchmark client."""
-    return {"completed", "mean_ttft_ms"} <= set(keys)
+    found = set(keys)
+    return COMPLETED in found and not found.isdisjoint(_MEASURED)
 
 
 class ResultScanner:
     """Collects printed results from the lines of a log, fed in order."""
 
     def __init__(self, tally: IssueTally) -> None:
+        self._tally = tally
         self._results = _LastResults(tally)
         self._numbers: dict[_Name, float] = {}
         self._left = 0
+        self._is_open = False
 
     @property
     def in_result(self) -> bool:
@@ -72,24 +78,35 @@ class ResultScanner:
         """Keep the number in ``line`` if it is between the title and the end of a printed result."""
         if TITLE in line.text:
             self._close()
-            self._left = _MOST_LINES
-        elif self._left and _END.match(line.text):
-            self._close()
+            self._left, self._is_open = _MOST_LINES, True
         elif self._left:
             self._left -= 1
-            found = _ROW.match(line.text)
-            if found and found[1] in _LABELS:
-                self._numbers[_LABELS[found[1]]] = float(found[2])
+            self._read(line)
 
     def reading(self) -> LogReading:
         """All results so far. A truncated result contains the numbers that were printed."""
         self._close()
         return LogReading(results=self._results.kept, kind="runtime_log")
 
+    def _read(self, line: LogLine) -> None:
+        text = line.text.strip()
+        label, _, value = text.partition(":")
+        if _END.fullmatch(text):
+            self._is_open = False
+            self._close()
+        elif label in _LABELS:
+            # Without a line feed, the number may lack its last digits.
+            if line.ended and _NUMBER.fullmatch(value.strip()):
+                self._numbers[_LABELS[label]] = float(value)
+            else:
+                self._tally.note("bad value", "a value of a printed result is not a complete number", line.number)
+
     def _close(self) -> None:
+        if self._is_open:
+            self._tally.note("cut result", "a printed result has no end, so values may be missing or another result's")
         if self._numbers:
             self._results.add(self._numbers, exact=False)
-        self._numbers, self._left = {}, 0
+        self._numbers, self._left, self._is_open = {}, 0, False
 
 
 def read(source: Source, _rank: int | None = None) -> LogReading:

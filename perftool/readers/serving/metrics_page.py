@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.model.serving import MetricsPage
@@ -70,9 +71,9 @@ def is_page(lines: Iterable[str]) -> bool:
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read the totals and the settings in a page. Raise InputError if the file cannot be opened or read."""
     tally = IssueTally()
-    sums: dict[str, float] = {}
+    # The values by name and labels.
+    samples: dict[str, dict[str, float]] = {}
     unknown = set()
-    labels: dict[str, set[str]] = {}
     settings: tuple[ConfigEntry, ...] = ()
     for line in read_lines(source, tally, wanted=Wanted(_READ)):
         if not line.ended and line.text.strip():
@@ -91,20 +92,23 @@ def read(source: Source, rank: int | None = None) -> LogReading:
         elif found["name"] == _SETTINGS:
             given = dict(_LABEL.findall(found["labels"] or ""))
             settings = tuple(ConfigEntry("server", key, given[key], rank, line.number) for key in _KEPT if key in given)
-        elif found["name"] == _STARTED:
-            # Each engine of a server has its own start time.
-            sums[_STARTED] = min(sums.get(_STARTED, value), value)
         else:
-            sums[found["name"]] = sums.get(found["name"], 0) + value
-            labels.setdefault(found["name"], set()).add(found["labels"] or "")
+            values, labels = samples.setdefault(found["name"], {}), found["labels"] or ""
+            if labels in values:
+                # Two pages in one file, for example.
+                tally.note("bad value", "the metrics page has a value twice", line.number)
+                unknown.add(found["name"])
+            values[labels] = value
     for time in _HISTOGRAMS:
         parts = {f"{time}_sum", f"{time}_count"}
-        if not parts & unknown and len({frozenset(labels.get(part, ())) for part in parts}) > 1:
+        if not parts & unknown and len({frozenset(samples.get(part, ())) for part in parts}) > 1:
             tally.note("bad value", "a histogram of the metrics page lacks a sum or a count")
             unknown |= parts
     # Without the value of one engine, a sum over the engines is unknown.
-    known = {name: value for name, value in sums.items() if name not in unknown}
-    page = MetricsPage(known.get(_STARTED), _known(known))
+    sums = {name: sum(values.values()) for name, values in samples.items() if name not in unknown}
+    # Each engine of a server has its own start time.
+    started = min(samples[_STARTED].values()) if _STARTED in sums else None
+    page = MetricsPage(started, _known(sums), frozenset(chain(*samples.values())))
     return LogReading(pages=(page,), config=settings, issues=tally.issues(), kind="serving")
 
 

@@ -1,4 +1,4 @@
-"""Finds benchmark results and metrics pages that are not used."""
+"""Finds logs of servers, benchmark results and metrics pages that are not used."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage
 from perftool.readers.serving.chosen import chosen_result, last_page
+from perftool.readers.text.log_time import is_dated
 from perftool.units import NS_PER_S, format_count
 
 # A printed number has two decimals.
 _ROUNDED = 0.005 * (1 + 1e-6)
 # Files that are copied together are saved within this time of each other, in any order.
 _COPIED_NS = 2 * NS_PER_S
+# Servers print statistics every ten seconds.
+_INTERVAL_NS = 10 * NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,17 @@ def unused(files: Sequence[Served]) -> list[list[str]]:
     return [[*results, *pages] for results, pages in zip(_results(files), _pages(files), strict=True)]
 
 
+def older_logs(logs: Sequence[tuple[str, LogReading]]) -> list[str | None]:
+    """For each of ``logs`` (a path and its contents), a clause if it is of an earlier run of the server and not used.
+    The statistics of replicas overlap in time with those of the newest log. Logs without dates are used.
+    """
+    times = [[one.time_ns for one in log.intervals if one.time_ns and is_dated(one.time_ns)] for _, log in logs]
+    dated = [(max(found), path, min(found)) for (path, _), found in zip(logs, times, strict=True) if found]
+    _, newest, first = max(dated, default=(0, "", 0))
+    clause = f"the log of another run of the server is not used, because the newest one, {newest}, is used"
+    return [clause if found and max(found) < first - _INTERVAL_NS else None for found in times]
+
+
 def _results(files: Sequence[Served]) -> Iterator[list[str]]:
     chosen = chosen_result([one for file in files for one in file.reading.results])
     if chosen is None:
@@ -42,7 +56,9 @@ def _results(files: Sequence[Served]) -> Iterator[list[str]]:
     of_chosen = next(file for file in files if any(one is chosen for one in file.reading.results))
     for file in files:
         results = file.reading.results
-        used = [at for at, one in enumerate(results) if one is chosen or _is_copy(one, chosen)]
+        # Damage may have removed the numbers that differ.
+        is_whole = not file.reading.issues
+        used = [at for at, one in enumerate(results) if one is chosen or (is_whole and _is_copy(one, chosen))]
         # The results in a file are in the order of their runs.
         left = results[used[-1] + 1 :] if used else results
         clauses = [
@@ -80,7 +96,7 @@ def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: 
     """Whether ``page`` comes from a different server than ``last``, or from before or after a restart."""
     if page is last:
         return False
-    if page.started != last.started:
+    if not page.may_precede(last):
         return True
     if last.started is not None or None in (file.saved_ns, of_last.saved_ns):
         return False

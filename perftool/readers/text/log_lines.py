@@ -127,7 +127,6 @@ _LABEL = re.compile("|".join(label.replace("?P<rank>", f"?P<rank{i}>") for i, la
 _GROUP = re.compile(r"\s*\[([^\[\]]{1,64})\]")
 # The logger writes at most five groups.
 _MAX_GROUPS = 16
-# The date has no year, so the time counts from midnight.
 _SERVER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
     r"(?:\[?[\w./-]{1,120}:\d{1,6}\] ?)?"

@@ -8,17 +8,20 @@ from functools import lru_cache
 
 SECOND_NS = 1_000_000_000
 DAY_NS = 86_400 * SECOND_NS
+# Stands in for a year that is not stated. It is a leap year.
+_UNSTATED_YEAR = 1972
 
 _TIME = re.compile(
-    r"(?:(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[ T]|\d\d-\d\d )?"
+    r"(?:(?:(?P<year>\d{4})-)?(?P<month>\d\d)-(?P<day>\d\d)[ T])?"
     r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:(?:\.|::)(?P<fraction>\d{1,9})\d*)?\s*$"
 )
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no year. Other texts give None.
+    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no date. Other texts give None.
 
-    The time zone is unknown, so the clock is assumed to be UTC, and only differences are exact.
+    The time zone is unknown, so the clock is assumed to be UTC, and only differences are exact. A date without a year
+    is one of 1972.
     """
     match = _TIME.match(text.strip())
     if match is None:
@@ -26,10 +29,12 @@ def parse_time(text: str) -> int | None:
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"])
     fraction_ns = int((match["fraction"] or "").ljust(9, "0"))
     clock_ns = ((hour * 60 + minute) * 60 + second) * SECOND_NS + fraction_ns
-    if match["year"] is None:
+    if match["month"] is None:
         return clock_ns
     try:
-        day = datetime(int(match["year"]), int(match["month"]), int(match["day"]), tzinfo=timezone.utc)
+        day = datetime(
+            int(match["year"] or _UNSTATED_YEAR), int(match["month"]), int(match["day"]), tzinfo=timezone.utc
+        )
     except ValueError:
         return None
     return int(day.timestamp()) * SECOND_NS + clock_ns
@@ -45,6 +50,11 @@ def parse_time_of_day(clock: str, fraction: str) -> int:
 def _seconds(clock: str) -> int:
     hour, minute, second = clock.split(":")
     return (int(hour) * 60 + int(minute)) * 60 + int(second)
+
+
+def is_dated(time_ns: int) -> bool:
+    """Whether ``time_ns`` includes a date. If it does not, it may still include days since the first line of a log."""
+    return time_ns >= 365 * DAY_NS
 
 
 def time_of_day(time_ns: int) -> int:
