@@ -232,7 +232,7 @@ def test_blanks_in_a_printed_result_cost_no_more_than_their_length() -> None:
     line = " " * 60 + "a:" + " " * 1_000_000 + "x\n"
     began = time.process_time()
     assert text_input.read((RESULT.partition("\n")[0] + "\n" + line * 10).encode()).results == ()
-    assert time.process_time() - began < 1.5
+    assert time.process_time() - began < 5
 
 
 def _result(requests: float, time: float, *, exact: bool = True) -> ClientResult:
