@@ -687,7 +687,7 @@ def slow(*args, **named):
     return save(*args, **named)
 torch.profiler.profile.export_chrome_trace = slow
 def call(): return []
-kept, until = [], time.time() + 30
+kept, until = [], time.time() + 100
 try:
     while time.time() < until:
         kept = [bytearray(b"x") * (32 << 20), [call() for _ in range(1000)]]
