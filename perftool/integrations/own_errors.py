@@ -7,7 +7,6 @@ may raise one in this thread.
 from __future__ import annotations
 
 import sys
-from traceback import walk_tb
 from types import TracebackType
 
 _NOT_OF_PROGRAM = {"perftool", "torch", *sys.stdlib_module_names}
@@ -26,5 +25,8 @@ class OwnErrorsHidden:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> bool:
         if kind is None or not issubclass(kind, self._kind):
             return False
-        names = [kind.__module__, *(frame.f_globals.get("__name__") for frame, _ in walk_tb(trace))]
-        return all(str(name).partition(".")[0] in _NOT_OF_PROGRAM for name in names)
+        names = [kind.__module__]
+        while trace is not None:
+            names.append(str(trace.tb_frame.f_globals.get("__name__")))
+            trace = trace.tb_next
+        return all(name.partition(".")[0] in _NOT_OF_PROGRAM for name in names)

@@ -298,7 +298,8 @@ def _finding_sentence(
     # For a rule about many ops, the evidence contains a clause about the op.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
-    title += f" (with {more} more {first.code} finding{'s' if more > 1 else ''})" if more else ""
+    others = quantity(more, f"more {first.code} finding", f"more {first.code} findings")
+    title += f" (with {others})" if more else ""
     # If the fix is to do some work less often, the time of that work is spent rather than lost.
     if (spent_on := first.evidence.get("spent_on")) and first.whole_gain:
         spent = f"{format_ratio(first.whole_gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"

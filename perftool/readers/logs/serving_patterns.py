@@ -32,9 +32,10 @@ SERVING_PATTERNS = (
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
 # Literal parts of lines with settings. V0 prints all arguments, V1 only those that are not defaults.
-_SETTINGS = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
+_VLLM_STARTS = ("non-default args: ", "args: Namespace(", "LLM engine (v")
+_SETTINGS = (*_VLLM_STARTS, "Chunked prefill is enabled with ")
 # Literal parts of the lines that vLLM and SGLang print when they start.
-_STARTS = ("non-default args: ", "args: Namespace(", "LLM engine (v", "server_args=ServerArgs(")
+_STARTS = (*_VLLM_STARTS, "server_args=ServerArgs(")
 CORES = tuple({*_SETTINGS, *_STARTS})
 # Only the settings that findings use are read, because the list may contain API keys and paths.
 _SETTING = re.compile(
