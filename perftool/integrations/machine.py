@@ -41,6 +41,9 @@ _LIMITS = (
 _VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKL_VERBOSE")
 # How often to look whether the measuring thread has ended, in s.
 _POLL_S = 0.01
+# The name of the threads that measure: at most 15 characters. Once they have returned, they exit within milliseconds,
+# or later on a loaded machine.
+_THREAD_NAME, _LONGEST_EXIT_S = "perftool-speeds", 5
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 Schedule = Callable[[int], ProfilerAction]
 
@@ -199,9 +202,10 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
     """Measure the peaks of the machine and the speeds of the ops of ``trace``, in a thread of its own.
 
     libgomp keeps a pool of threads for each thread that runs parallel ops. A child that is forked by a thread with such
-    a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Python's profile
-    functions do not see a thread that ``_thread`` starts. If this thread gets an exception, such as that of Ctrl-C, the
-    other one ends first: it would crash if Python ended while it computes.
+    a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Nor may the program
+    fork while a thread of ours exits, because it takes a lock of MKL to free its memory. Python's profile functions do
+    not see a thread that ``_thread`` starts. If this thread gets an exception, such as that of Ctrl-C, the other one
+    ends first: it would crash if Python ended while it computes.
     """
     ended = _thread.allocate_lock()
     stopped: list[bool] = []
@@ -209,6 +213,9 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
 
     def measure() -> None:
         peaks, speeds = Peaks({}, None), []
+        with suppress(OSError):
+            # The threads that this one starts inherit its name.
+            Path("/proc/thread-self/comm").write_text(_THREAD_NAME)
         with suppress(Exception):
             peaks = measured_peaks()
             # Without instructions for BF16, a processor only emulates it.
@@ -221,6 +228,7 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
     _thread.start_new_thread(measure, ())
     try:
         ended.acquire()
+        _wait_for_exits()
     except BaseException:
         stopped.append(True)
         while not results:
@@ -228,6 +236,21 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
                 time.sleep(_POLL_S)
         raise
     return results[0]
+
+
+def _wait_for_exits() -> None:
+    """Wait until the system has removed the threads that measured."""
+    until = time.monotonic() + _LONGEST_EXIT_S
+    while time.monotonic() < until and _THREAD_NAME in _thread_names():
+        time.sleep(_POLL_S)
+
+
+def _thread_names() -> Iterator[str]:
+    """Yield the names of this process's threads; none if the system does not list them."""
+    with suppress(OSError):
+        for task in os.listdir("/proc/self/task"):
+            with suppress(OSError):
+                yield Path(f"/proc/self/task/{task}/comm").read_text().rstrip()
 
 
 def _process_between(begin: _Process, end: _Process) -> dict[str, Any]:
