@@ -169,6 +169,28 @@ def test_an_overloaded_op_is_compared_with_the_peak_by_its_repeated_calls(tmp_pa
     )
 
 
+def test_advice_that_saves_much_work_comes_before_an_overloaded_machine(tmp_path: Path) -> None:
+    thread = {"tid": 1, "name": "python", "cpu_ns": 3_000_000, "delay_ns": 6_000_000}
+    sizes = [[1000, 100], [100, 1000]]
+    repeated = {"name": "aten::mm", "input_dims": sizes, "fp32_ns": 4_000_000, "bf16_ns": 1_000_000}
+    machine = {
+        "version": 1, "machine": {"processor": "AMD EPYC"}, "process": {"threads": 1}, "ops": [repeated],
+        "peaks": {"products": {"fp32": 100e9, "bf16": 400e9}, "memory_bandwidth": 20e9},
+        "window": {"wall_ns": 9_000_000, "threads": [thread]},
+    }  # fmt: skip
+    shapes = {"Input Dims": sizes, "Input type": ["float", "float"]}
+    path = tmp_path / "trace.json"
+    events = [
+        step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"), x("aten::mm", 0, 4000, **shapes),
+    ]  # fmt: skip
+    path.write_bytes(document(events, perftoolRecording=machine))
+
+    verdict = analyze([str(path)]).verdict
+
+    assert verdict.headline.startswith("Up to 35.6 % of the step can be saved: matmuls run mostly in 32-bit precision.")
+    assert verdict.caveats.startswith("The machine was overloaded: threads of the run waited for a core for 66.7 %")
+
+
 def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
     thread = {"tid": 1, "name": "python", "cpu_ns": 3_000_000, "delay_ns": 6_000_000}
     machine = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}

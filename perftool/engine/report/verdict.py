@@ -81,8 +81,7 @@ def verdict(run: VerdictInput) -> Verdict:
         first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
     unexplained = next((cause for cause in causes if not worth & set(cause.codes)), None)
-    # If the first finding explains a larger cause, a smaller unexplained one does not become the headline.
-    if unexplained and first and any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
+    if unexplained and first and _outweighs(first, unexplained, causes, rules):
         unexplained = None
     detail = detail_sentence(run)
     most = largest_op(run)
@@ -218,6 +217,17 @@ def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: i
         return 0
     loose = loss.name != _NO_CORE and first.whole_gain and first.whole_gain.kind == "bound" and is_overloaded(findings)
     return max(0, weight_ns(first, step_ns)) / (LOOSE if loose else 1)
+
+
+def _outweighs(first: Finding, unexplained: Cause, causes: Sequence[Cause], rules: Sequence[Rule]) -> bool:
+    """Whether the headline is about the finding ``first`` even if the cause ``unexplained`` takes more time: if
+    ``first`` explains a larger cause, or saves much work of the device while the cause is waits for a core, for which
+    the program has no remedy.
+    """
+    if any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
+        return True
+    saves_work = any(rule.code == first.code and rule.relieves == "device" for rule in rules)
+    return unexplained.name == _NO_CORE and saves_work and first.gain is not None and not _gains_below(_MINOR, first)
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
