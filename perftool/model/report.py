@@ -302,8 +302,9 @@ class Verdict:
     ``together``: the effect of all fixes that can be modelled; empty if there are none.
     ``context``: further sentences, most important first: the signal that separates steps, the parts of the recording
     outside the steady phase, and the ops, modules and functions that take the most time.
-    ``caveats``: sentences that qualify the headline: losses in the steady steps, steps of two lengths, late or missing
-    ranks, other load on the machine.
+    ``steady``: if the headline is about a phase that does not recur, a sentence about the steady steps.
+    ``caveats``: sentences that qualify the other ones: steps of two lengths, late or missing ranks, other load on the
+    machine.
     """
 
     headline: str
@@ -311,12 +312,14 @@ class Verdict:
     causes: tuple[Cause, ...]
     together: str = ""
     context: tuple[str, ...] = ()
+    steady: str = ""
     caveats: str = ""
 
     @property
     def below(self) -> str:
         """The text below the headline."""
-        return " ".join(filter(None, (self.caveats, self.detail, *self.context, self.together)))
+        parts = (self.steady, self.detail, *self.context, self.together, self.caveats)
+        return " ".join(filter(None, parts))
 
 
 @dataclass(frozen=True)

@@ -364,7 +364,7 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
     assert verdict.headline.startswith(
         "99.4 % of the 1.01 s recorded is warm-up, 900 ms of it compilation: record later"
     )
-    assert verdict.caveats.startswith("The steady steps: ")
+    assert verdict.steady.startswith("The steady steps: ")
     assert "warm-up" not in " ".join(verdict.context)
 
 

@@ -13,7 +13,7 @@ from builders.reports import finding, reported, starved
 
 from perftool.engine.analysis import analyze, empty_report
 from perftool.model.inputs import ImportIssue
-from perftool.model.report import Gain, Location, NotApplicable, Overlap, Report, Source
+from perftool.model.report import Gain, Location, Overlap, Report, Source
 from perftool.reporters.console import make_console
 from perftool.reporters.terminal.answer import MOST_LINES, print_answer
 from perftool.reporters.terminal.choice import Choice
@@ -48,12 +48,15 @@ def test_the_answer_fits_one_screen(sample: str, shown: Callable[..., list[str]]
     assert [line for line in lines if len(line) > 80 or line != line.rstrip()] == []
 
 
-def test_a_caveat_is_shown_with_the_idle_time(shown: Callable[..., list[str]]) -> None:
+def test_what_qualifies_the_figures_is_below_the_table(shown: Callable[..., list[str]]) -> None:
     report = reported(starved(), findings=[finding()])
-    verdict = replace(report.verdict, caveats="The machine was overloaded.")
+    verdict = replace(report.verdict, caveats="The machine was overloaded.", steady="The steady steps: it idles.")
 
-    assert verdict.detail not in " ".join(shown(report))
-    assert "The machine was overloaded." in shown(replace(report, verdict=verdict))
+    lines = shown(replace(report, verdict=verdict))
+
+    assert verdict.detail not in " ".join(lines)
+    table = next(number for number, line in enumerate(lines) if line.startswith("What to change"))
+    assert lines.index("The steady steps: it idles.") < table < lines.index("The machine was overloaded.")
 
 
 def test_the_first_sentences_of_the_context_are_shown(shown: Callable[..., list[str]]) -> None:
@@ -158,14 +161,6 @@ def test_findings_about_the_trace_are_not_shown_as_advice(shown: Callable[..., l
     lines = shown(report)
 
     assert [line for line in lines if "Also" in line] == ["Also: 1 more finding (profiler overhead)."]
-
-
-@pytest.mark.parametrize(("count", "said"), [(1, "1 rule"), (2, "2 rules")])
-def test_rules_that_do_not_apply_are_counted(count: int, said: str, shown: Callable[..., list[str]]) -> None:
-    skipped = tuple(NotApplicable(f"GAP90{n}", "only for hpu") for n in range(count))
-    report = replace(reported(starved()), not_applicable=skipped)
-
-    assert f"Also: {said} not applicable." in shown(report)
 
 
 def test_top_and_severity_choose_what_is_shown(shown: Callable[..., list[str]]) -> None:

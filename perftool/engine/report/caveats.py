@@ -33,8 +33,8 @@ _MISSING = "TRC107"
 def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
     """Sentences that do not repeat the ``headline``. Any of them may be empty."""
     return (
-        _lengths(run, headline), _spread(run), run.on_cpu.one_off, run.passed_on, _missing(run.findings),
-        run.on_cpu.narrow, _inflated(run) or run.on_cpu.lengthened, run.on_cpu.growing, run.on_cpu.waiting,
+        _lengths(run, headline), _spread(run), run.on_cpu.growing, run.on_cpu.waiting, run.on_cpu.one_off,
+        run.passed_on, _missing(run.findings), run.on_cpu.narrow, _inflated(run) or run.on_cpu.lengthened,
         _overloaded(run.findings, headline),
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ def _spread(run: VerdictInput) -> str:
         return ""
     if is_overloaded(run.findings):
         return replace(spread, waits=(), varies="").sentence() if spread.works else ""
-    return spread.sentence(waited=bool(run.on_cpu.waiting))
+    return spread.sentence(explained=bool(run.on_cpu.waiting or run.on_cpu.growing))
 
 
 def _missing(findings: Sequence[Finding]) -> str:

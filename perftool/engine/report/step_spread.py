@@ -107,14 +107,14 @@ class StepSpread:
     varies: str = ""
     shapes: bool = True
 
-    def sentence(self, waited: bool = False) -> str:
+    def sentence(self, explained: bool = False) -> str:
         """One sentence about the lengths and their reasons.
 
-        ``waited``: whether a thread waited for a core, which may be why calls take longer.
+        ``explained``: whether another sentence says why calls may take longer.
         """
         clauses = [clause for clause in (self.works, *self.waits) if clause]
         if self.varies:
-            clauses.append(self.varies if waited else f"{self.varies}, and the recording does not show why")
+            clauses.append(self.varies if explained else f"{self.varies}, and the recording does not show why")
         if clauses:
             return f"{self.lengths}: {'; '.join(clauses)}."
         return f"{self.lengths}; the recording does not show why." if self.shapes else f"{self.lengths}."

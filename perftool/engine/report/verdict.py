@@ -85,7 +85,7 @@ def verdict(run: VerdictInput) -> Verdict:
         unexplained = None
     detail = detail_sentence(run)
     most = largest_op(run)
-    named_phase, rest = None, ""
+    named_phase, steady = None, ""
     # The first case that applies determines the headline.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
@@ -118,17 +118,17 @@ def verdict(run: VerdictInput) -> Verdict:
         if is_memory_alone(run):
             headline, detail = detail, headline
     if named_phase is None and (once := mostly_once(run)):
-        named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
+        named_phase, steady = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = once_sentence(once, run)
-    caveats = " ".join(filter(None, (rest, *caveat_sentences(run, headline))))
+    caveats = " ".join(filter(None, caveat_sentences(run, headline)))
     optimizer = "" if first and first.code == _UNFUSED else run.on_cpu.optimizer
     outside = (*steps_and_phases(run, named_phase, headline), run.on_cpu.apart)
     about = (*outside, *most, run.on_cpu.by_function, *run.on_cpu.long_calls.sentences, run.on_cpu.moves, optimizer)
     together = _combined_gain(run.model)
-    headline, detail, together, caveats, *context = (
-        of_steps(text, whole.word) for text in (headline, detail, together, caveats, *filter(None, about))
+    headline, detail, together, steady, caveats, *context = (
+        of_steps(text, whole.word) for text in (headline, detail, together, steady, caveats, *filter(None, about))
     )
-    return Verdict(headline, detail, tuple(causes), together, tuple(context), caveats)
+    return Verdict(headline, detail, tuple(causes), together, tuple(context), steady, caveats)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.time_parts import time_parts
 from perftool.reporters.verdict import amount_text, origins, overlap_text
-from perftool.units import quantity
 
 MOST_LINES = 26
 _MOST_FINDINGS = 5
@@ -60,7 +59,7 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     above += _wrapped(Text(one_line(verdict.headline), style="bold"), console)
     # The bar shows every cause of idle time, so the detail is printed only for a busy device.
     hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
-    below = " ".join(filter(None, (verdict.caveats, "" if hidden else verdict.detail)))
+    below = " ".join(filter(None, (verdict.steady, "" if hidden else verdict.detail)))
     above += _wrapped(Text(one_line(below)), console) if below else []
     served = [row for line in server_lines(report) for row in _wrapped(Text(one_line(line)), console)]
     above += [Text(), *served] if served else []
@@ -239,16 +238,15 @@ def _padded(text: str, width: int) -> str:
 
 
 def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Console) -> list[Text]:
-    """State the gain of all fixes together, the remaining findings, and what to do next."""
+    """State the gain of all fixes together, what qualifies the figures, the remaining findings, and what to do next."""
     seen = {row.finding.code for row in shown}
     rest = [finding for finding in choice.of(report.findings) if finding.code not in seen]
     parts = [f"{len(rest)} more finding{'s' if len(rest) > 1 else ''} ({_names(rest)})"] if rest else []
     hidden = len(report.findings) - len(choice.of(report.findings))
     parts += [f"{hidden} below --min-severity"] if hidden else []
-    skipped = len(report.not_applicable)
-    parts += [f"{quantity(skipped, 'rule', 'rules')} not applicable"] if skipped else []
-    together = report.verdict.together
-    lines = _wrapped(Text(one_line(together)), console) if together else []
+    lines: list[Text] = []
+    for text in filter(None, (report.verdict.together, report.verdict.caveats)):
+        lines += _wrapped(Text(one_line(text)), console)
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
     # If there are no host ops, there can be no lines of code. If there are modules, the recording already has stacks.
     recorded = bool(report.top_ops) and not report.modules and not origins(report)
