@@ -59,7 +59,7 @@ class RuleError(PerfToolError):
 
 
 class QueryError(PerfToolError):
-    """The SQL of a user or a rule failed."""
+    """A query from a user or a rule failed, or its result is invalid."""
 
 
 class QueryTimeoutError(QueryError):

@@ -1,4 +1,5 @@
-"""The generator of large traces repeats whole traces with separate times and ids and keeps every digit."""
+"""The generator of large traces repeats a whole trace, gives each repetition its own times and ids, and keeps every
+digit of the times."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = Benchmark(
     name="dynamic_shapes",
     rules=("RCP102", "GAP105"),
-    summary="Sequences padded to one length instead of a graph for each length",
+    summary="Sequences padded to one length, so that one graph serves all of them",
     build=build,
     sizes=tuple(_LENGTHS),
     traced_size="large",

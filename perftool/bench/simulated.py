@@ -21,7 +21,7 @@ _ALL = (
     simulated_only("oversized_graph", ("RCP108",), "A large graph cut so that the device starts earlier"),
     simulated_only("pinned_memory", ("CPY102", "SYN105"), "Batches in pinned memory instead of pageable memory"),
     simulated_only("prefetch", ("CPY102", "ENG102"), "A batch copied while the device works instead of afterwards"),
-    simulated_only("recipe_cache", ("RCP105",), "Texts padded to a few lengths instead of a graph for each length"),
+    simulated_only("recipe_cache", ("RCP105",), "Texts padded to a few lengths, so that a few graphs serve them all"),
     simulated_only("small_copies", ("CPY103", "ENG102"), "The fields of a batch packed and copied together"),
     simulated_only("sleep_in_step", ("GAP112",), "A pause in the first step instead of in every step"),
     simulated_only("static_and_dynamic", (), "mark_step between a static and a dynamic part"),

@@ -97,8 +97,8 @@ class _Op:
 
 @dataclass
 class _Repeated:
-    """The times of the ops that differ from ``op`` only in the strides of their operands, with their shares of the
-    calls."""
+    """The times of ``op`` and of the ops that differ from it only in the strides of their operands, each with its
+    number of calls."""
 
     op: _Op
     times: list[tuple[int, Mapping[str, int]]] = field(default_factory=list)

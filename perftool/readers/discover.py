@@ -243,7 +243,7 @@ def _unread_archives(archives: Iterable[str], traces: Sequence[str], named: Coll
     """
     known = list(map(identify, traces))
     ranks = {own.rank for own in known} - {None}
-    # A trace that does not state its rank may have the rank of one archive.
+    # Each trace that does not state its rank may have the rank of any one archive.
     unstated = sum(own.rank is None for own in known)
     is_complete = all(own.world_size == len(traces) for own in known)
     stated = {archive: host_trace_rank(archive) for archive in archives}

@@ -812,7 +812,7 @@ received.put(None); other.join()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_rank_that_creates_its_optimizer_later_than_others_is_recorded(tmp_path: Path) -> None:
-    """Its first calls of the model, which may only inspect it, had almost begun a recording."""
+    """Its first calls to the model come close to starting a recording, although they may only inspect the model."""
     done = run(tmp_path, ACTORS + LATE)
 
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ WORK = st.tuples(*[st.integers(0, 300_000)] * len(CAUSES))
 GROUPS = st.sampled_from([(0, 1, 2, 3), (0, 1), (2, 3), (1, 2), (0, 2, 3)])
 # Times are rounded to a microsecond, so a shorter transfer could not be distinguished from the previous one.
 PART = st.builds(Part, GROUPS, st.tuples(*[WORK] * RANKS), st.integers(3, 50).map(lambda n: 1_000 * n))
-# In some parts, ranks do not wait for the collective, so another rank may delay it while a rank works.
+# In some parts, ranks do not wait for the collective, so a rank may keep working while a late rank delays it.
 OVERLAPPED = st.builds(replace, PART, waits=st.booleans())
 SKEW = st.lists(st.integers(-(10**9), 10**9), min_size=RANKS, max_size=RANKS)
 ALL = tuple(range(RANKS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 
-# Two recordings of the same run may differ by up to this factor.
+# A share may differ by up to this factor between two recordings of an unchanged program.
 _NEAR = 1.25
 
 

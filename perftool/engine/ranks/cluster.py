@@ -120,7 +120,8 @@ def connect(address: str) -> Cluster:
     logging.disable()
     try:
         client = _in_time(partial(distributed.Client, **where, timeout=_CONNECT_S, set_as_default=False))
-    # Dask raises TypeError if TLS certificates are missing, and MemoryError or others if the protocol is not Dask's.
+    # Dask raises TypeError if TLS certificates are missing, and MemoryError or other errors if the server does not
+    # speak Dask's protocol.
     except Exception as error:  # noqa: BLE001
         if is_interrupt(error):
             raise KeyboardInterrupt from None

@@ -17,7 +17,7 @@ from perftool.model.usage import resident_bytes
 
 # How often to look, in s.
 _INTERVAL_S = 0.05
-# Growth below this is harmless: the trace then needs about a GiB.
+# Growth below this is harmless: saving then takes at most about 1 GiB.
 _HARMLESS_BYTES = 16 << 20
 # The process may grow by this share of the free memory, because most of the growth may be tensors instead of recorded
 # calls.

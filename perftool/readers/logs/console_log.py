@@ -76,7 +76,8 @@ class _ServerScanner:
 
     def feed(self, line: LogLine) -> None:
         if self._load.has_load and starts_server(line.text):
-            self._tally.note(OLDER_START, "the server was started several times; only its last start is used")
+            text = "the server was started several times; its settings and load are those of its last run"
+            self._tally.note(OLDER_START, text)
             self._begin(line.number)
         for scanner in self._scanners:
             scanner.feed(line)
