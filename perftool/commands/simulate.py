@@ -171,7 +171,7 @@ def _no_step_note(done: Simulated, skip_steps: int | None, steps_option: str | N
 
 
 def _causes(done: Simulated) -> list[str]:
-    """List the script lines that cause recompilations, fallbacks, reads and graph cuts, except calls of mark_step."""
+    """List the script lines that cause recompilations, fallbacks, reads and graph cuts, except calls to mark_step."""
     causes = [cause for cause in done.causes if cause.what != "host step marker"]
     if not causes:
         return []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServingPhase:
-    """The iterations of one phase: prefill, decode, mixed or idle (calls of the model without requests).
+    """The iterations of one phase: prefill, decode, mixed or idle (calls to the model without requests).
 
     ``share`` is their share of the window. ``batch`` is the mean batch size, weighted by time. Numbers missing from the
     annotations are None.

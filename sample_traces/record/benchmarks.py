@@ -48,7 +48,7 @@ EQUALLY_RIGHT: dict[str, dict[str, str]] = {
     "recipe_cache": {"RCP102": "the new lengths are why the cache has no recipe; RCP105 names no gain"},
     "scalar_reads": {"GAP103": "every read also cuts the graph, and the cut graphs are what it would capture"},
     "small_copies": {"CPY102": "the same copies block: put off, they give back more than put together"},
-    "static_graph": {"COL107": "gradients this small are better reduced at once after the backward pass"},
+    "static_graph": {"COL107": "gradients this small are better reduced together after the backward pass"},
 }
 
 

@@ -673,7 +673,7 @@ def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path
         *calls, *ops,
     ]))  # fmt: skip
 
-    assert "Each call of Rnn calls the same Cell 9 times: 100.0 % of the work." in context_of(path)
+    assert "Each call to Rnn calls the same Cell 9 times: 100.0 % of the work." in context_of(path)
 
 
 def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> None:
@@ -695,7 +695,7 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("outer", "times", "said"),
     [
-        ("run.py(20): update", 1, "All steps (8.00 ms) are within one call of update (run.py:20). Work before"),
+        ("run.py(20): update", 1, "All steps (8.00 ms) are within one call to update (run.py:20). Work before"),
         ("run.py(20): update", 1000, ""),
         ("run.py(20): update", 4, ""),
         ("run.py(20): main", 1, ""),

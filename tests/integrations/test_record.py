@@ -251,7 +251,7 @@ def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
 
     assert done.returncode == 0
     assert "habana_perf_tool: wrote" in done.stderr
-    assert ("A step is a call of" in done.stderr) == (source in (FORWARD, QUANTISED))
+    assert ("A step is a call to" in done.stderr) == (source in (FORWARD, QUANTISED))
     assert recorded(tmp_path) == STEPS
 
 

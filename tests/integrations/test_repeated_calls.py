@@ -415,7 +415,7 @@ def test_record_writes_what_it_saw_and_a_finding_says_so(tmp_path: Path) -> None
     found = {"module": "Linear_1", "path": "Net > Linear", "calls": 3, "repeated": 2, "modules": 2}
     assert recorded["repeated_calls"] == [found]
     (finding,) = [one for one in analyze([str(trace)]).findings if one.code == "STP107"]
-    assert finding.message.startswith("in a step before the recording, 2 of 3 calls of Net > Linear got the same input")
+    assert finding.message.startswith("in a step before the recording, 2 of 3 calls to Net > Linear got the same input")
     assert finding.location.source is not None
     assert finding.location.source.function == "forward"
 

@@ -83,7 +83,7 @@ def narrow_sentence(store: TraceStore) -> str:
         return ""
     file, line, function = around.line
     return (
-        f"All steps ({format_ns(whole_ns)}) are within one call of {cut_name(function)} ({place_text(file, line)}). "
+        f"All steps ({format_ns(whole_ns)}) are within one call to {cut_name(function)} ({place_text(file, line)}). "
         "Work before and after them, and between such calls, is not in these figures; to see it, record more steps."
     )
 

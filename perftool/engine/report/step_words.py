@@ -88,7 +88,7 @@ def _calls(run: VerdictInput) -> str:
     one, around = max(inner, key=lambda pair: pair[0].share)
     times = round(one.calls / around.calls)
     names = short_name(around.module or ""), short_name(one.module or "")
-    return f"Each call of {names[0]} calls the same {names[1]} {times:,} times: {format_ratio(one.share)} of the work."
+    return f"Each call to {names[0]} calls the same {names[1]} {times:,} times: {format_ratio(one.share)} of the work."
 
 
 def _loop(run: VerdictInput) -> str:

@@ -16,7 +16,7 @@ from perftool.fused.graphs.capture import HPUGraph, graph
 from perftool.fused.graphs.record import GraphCaptureError
 
 STALE = (
-    "This backward pass belongs to an earlier call of a captured module; a later call has overwritten the"
+    "This backward pass belongs to an earlier call to a captured module; a later call has overwritten the"
     " memory it needs. Run backward before the module is called again with the same input shapes."
 )
 

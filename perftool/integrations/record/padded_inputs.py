@@ -37,7 +37,7 @@ class PaddedInputs:
         self._added: dict[tuple[str, int, int], list[int]] = {}
 
     def add(self, path: str, module: torch.nn.Module, args: Any) -> None:
-        """Add the input of a call of ``module``. ``path`` has the classes of the modules from the outermost to it."""
+        """Add the input of a call to ``module``. ``path`` has the classes of the modules from the outermost to it."""
         if type(module) is not torch.nn.Embedding or len(args) != 1 or len(path) > LONGEST_PATH:
             return
         found = padding(args[0], module.padding_idx) if is_plain(module.weight) else None

@@ -39,7 +39,7 @@ from perftool.units import NS_PER_MS, NS_PER_S, format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
 # If the recorded steps take less time than this, the message suggests recording more of them, because steps may be
-# calls of a small module, such as a detector.
+# calls to a small module, such as a detector.
 _SHORT_NS = 100 * NS_PER_MS
 # A recording ends early if the next step takes longer than _LATE_S (in s) plus _LATE times what the whole recording
 # would take at the speed of the last steps.
@@ -50,7 +50,7 @@ _SECOND_S = 60.0
 _STEP_CODE = "_optimizer_step_code"
 _IN_BACKWARD = (
     "the optimizer steps inside the backward pass, where no recording can start; use --steps-from loader to count "
-    "batches as steps, or --steps-from forward to count calls of the model"
+    "batches as steps, or --steps-from forward to count calls to the model"
 )
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 
@@ -254,7 +254,7 @@ class Recorder:
         )
         if self._steps.called and steps_ns < _SHORT_NS:
             text += (
-                f". A step is a call of {self._steps.called}; if the program calls it several times for each of its "
+                f". A step is a call to {self._steps.called}; if the program calls it several times for each of its "
                 "own steps, record more calls, for example --active 100"
             )
         elif steps_ns < _SHORT_NS:

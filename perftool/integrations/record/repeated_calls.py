@@ -1,4 +1,4 @@
-"""Counts the calls of modules that get the same inputs as an earlier call of the same module, in one step before the
+"""Counts the calls to modules that get the same inputs as an earlier call to the same module, in one step before the
 recording. A trace records the shapes of inputs, so it cannot show that two inputs are the same tensor.
 
 A call repeats an earlier one if its inputs are the same memory, not written since, if the same holds for the parameters
@@ -87,7 +87,7 @@ class RepeatedCalls:
                 self._code = torch.nn.Module.__call__.__code__
                 self._thread = threading.get_ident()
                 self._hook = GlobalHook(self._called, partial(register_module_forward_hook, with_kwargs=True))
-                # With a hook, the call of a module takes five levels of recursion instead of four.
+                # With a hook, the call to a module takes five levels of recursion instead of four.
                 self._limit = sys.getrecursionlimit()
                 self._raised = self._limit * 3 // 2
                 sys.setrecursionlimit(self._raised)
@@ -116,7 +116,7 @@ class RepeatedCalls:
 
     @uncompiled
     def _called(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        """Handle the end of a call of ``module``."""
+        """Handle the end of a call to ``module``."""
         if threading.get_ident() != self._thread:
             return
         self._calls += 1
@@ -297,7 +297,7 @@ def _sampled(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_changing(module: torch.nn.Module) -> bool:
-    """Whether two calls of ``module`` with the same input differ: it draws random numbers, or counts batches."""
+    """Whether two calls to ``module`` with the same input differ: it draws random numbers, or counts batches."""
     kind, state = type(module), _state(module)
     if state.get("training") is False:
         return False

@@ -84,7 +84,7 @@ class Steps:
         return self._source == "optimizer" or self.in_backward
 
     def wait_for_optimizer(self) -> None:
-        """Count no more calls of a module, and no batches while only other processes train."""
+        """Count no more calls to a module, and no batches while only other processes train."""
         self._calls, self._source, self.called = 0, "auto", None
         self._keep(self._handles[:1])
 
@@ -166,7 +166,7 @@ class Steps:
 
     @uncompiled
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        """Handle the first call of a module that PyTorch does not compile or trace. This removes the global hook."""
+        """Handle the first call to a module that PyTorch does not compile or trace. This removes the global hook."""
         if type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
@@ -188,7 +188,7 @@ class Steps:
 
 
 class GlobalHook:
-    """Calls ``called`` at each call of any module that PyTorch does not compile or trace, until ``remove``.
+    """Calls ``called`` at each call to any module that PyTorch does not compile or trace, until ``remove``.
     ``register`` decides whether this is before or after the call."""
 
     def __init__(
@@ -274,7 +274,7 @@ def _nothing(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
 
 
 class _CallHook:
-    """Calls ``begun`` before each call of ``module``, until ``remove``. The program does not notice the hook.
+    """Calls ``begun`` before each call to ``module``, until ``remove``. The program does not notice the hook.
 
     The program may copy, save, script or graph the module, or ask whether it has hooks.
     """
@@ -300,7 +300,7 @@ class _CallHook:
 
 
 class _WithUnseen(OrderedDict[int, Any]):
-    """The pre-hooks of a module. Only a call of the module sees the hook ``unseen``."""
+    """The pre-hooks of a module. Only a call to the module sees the hook ``unseen``."""
 
     def __init__(self, unseen: Any) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Reads compilations that a log reports line by line.
 
 There are three sources: the recipe cache logs each recipe that it stores, ``PT_HPU_PRINT_STATS`` prints running totals,
-and ``detect_recompilation_auto_model`` prints one line per call of each module. From the third source, only lines with
+and ``detect_recompilation_auto_model`` prints one line per call to each module. From the third source, only lines with
 a step are used. They are about the outermost module, and their number of graphs includes those of its submodules.
 """
 

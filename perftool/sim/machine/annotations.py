@@ -55,7 +55,7 @@ class Annotations:
             raise
 
     def mark_step(self, line: str) -> None:
-        """Record a call of ``mark_step`` at ``line``."""
+        """Record a call to ``mark_step`` at ``line``."""
         self.on_mark_step(line)
         self.marks.append(Mark(MARK_STEP, self._machine.now, self._machine.now, line))
 

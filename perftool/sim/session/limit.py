@@ -29,7 +29,7 @@ def step_limit(simulation: Simulation, limit: int | None, source: str | None) ->
 
 class _Counter:
     """Counts completed steps: those of the script's profiler or, if it has none, of its optimizer. Without either, it
-    counts batches or calls of ``mark_step``."""
+    counts batches or calls to ``mark_step``."""
 
     def __init__(self, limit: int, source: str | None) -> None:
         self._limit = limit
@@ -38,7 +38,7 @@ class _Counter:
         self._ended = dict.fromkeys(SOURCES.values() if source is None else [SOURCES[source]], 0)
 
     def enter(self, name: str) -> None:
-        """Check the limit when a request for a batch or a profiler step starts."""
+        """Check the limit when a profiler step or a request for a batch starts."""
         if name.startswith((LOADER, PROFILER_STEP)):
             self._check()
 

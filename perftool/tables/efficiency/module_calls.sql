@@ -1,4 +1,4 @@
--- One row per call of a module of the model (torch.nn.Module), and whether a backward pass goes through it.
+-- One row per call to a module of the model (torch.nn.Module), and whether a backward pass goes through it.
 --
 -- A backward pass goes through a call in three cases: the call contains a differentiated op; it is inside a
 -- differentiated op (as with checkpointing) or a backward function; or autograd assigned, during the call, the sequence

@@ -13,7 +13,7 @@
 -- column module: VARCHAR, class of the module
 -- column depth: INTEGER, number of modules in the path; 0 for work outside modules
 -- column modules: BIGINT, number of modules at this place
--- column calls: BIGINT, number of calls of these modules
+-- column calls: BIGINT, number of calls to these modules
 -- column forward_ns: BIGINT, time of the forward work that these modules and their submodules launched
 -- column backward_ns: BIGINT, time of their backward work, including recomputation by checkpointing
 -- column own_ns: BIGINT, the part of forward_ns and backward_ns outside submodules

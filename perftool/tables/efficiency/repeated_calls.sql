@@ -1,6 +1,6 @@
 -- Modules that were called again with the same inputs, in one step before the recording.
 --
--- A call repeats an earlier call of the same module in the same step if it gets the same tensors, if neither they nor
+-- A call repeats an earlier call to the same module in the same step if it gets the same tensors, if neither they nor
 -- the parameters were written in between, and if the results are equal where they were compared. Only `record` examines
 -- this, and only without an accelerator (docs/recording.md). A module is left out if a module around it repeats these
 -- calls.
@@ -9,6 +9,6 @@
 -- column rank: INTEGER, distributed rank
 -- column module: VARCHAR, class and number of the module, as in the trace (for example Linear_0)
 -- column path: VARCHAR, classes of the modules from the outermost to this one, joined by ' > '
--- column calls: INTEGER, number of calls of this module in the step
+-- column calls: INTEGER, number of calls to this module in the step
 -- column repeated: INTEGER, the number of these calls that repeat an earlier one
 -- column modules: INTEGER, number of modules of this class that were called in the step

@@ -1,7 +1,7 @@
 -- One row per rank whose ops run on the CPU: the backward passes that follow one another within a step.
 --
 -- A pass ends where the program next runs an op that records gradients. A series of passes ends with the step, or with
--- a call of an optimizer. Passes inside such a call do not count, because an optimizer like LBFGS needs each of them.
+-- a call to an optimizer. Passes inside such a call do not count, because an optimizer like LBFGS needs each of them.
 --
 -- absent: the CPU is not the device, or no backward pass is recorded
 -- needs: ops, slices, roles, steps, launches, device_ops

@@ -1,4 +1,4 @@
--- One row per call of an optimizer's step, without its closure. A closure, which PyTorch Lightning always passes, runs
+-- One row per call to an optimizer's step, without its closure. A closure, which PyTorch Lightning always passes, runs
 -- forward and backward inside the call; the optimizer's own work begins after it.
 --
 -- The backward pass ends with the last function of the autograd engine inside the call. Hooks may follow it. If frames

@@ -1,4 +1,4 @@
--- One row per call of a Python function that the trace recorded (with_stack=True), and per framework op or
+-- One row per call to a Python function that the trace recorded (with_stack=True), and per framework op or
 -- annotation that was recorded with its call stack.
 --
 -- PyTorch identifies a function by its first line. For a function that was already running when the recording began, it

@@ -1,4 +1,4 @@
--- One row per call of an optimizer's step, without the closure that it may run first.
+-- One row per call to an optimizer's step, without the closure that it may run first.
 --
 -- needs: _optimizer_calls, slices, launches, device_ops
 -- empty without: _optimizer_calls

@@ -13,6 +13,6 @@
 -- column preemptions: BIGINT, number of requests evicted from the cache
 -- column drafted: BIGINT, number of tokens drafted by speculative decoding
 -- column accepted: BIGINT, number of drafted tokens that were accepted
--- column acceptance_length: DOUBLE, tokens that a call of the model produces on average, with speculative decoding
+-- column acceptance_length: DOUBLE, tokens that a call to the model produces on average, with speculative decoding
 -- column path: VARCHAR, path of the log
 -- column line: BIGINT, number of the line, from 1

@@ -1,4 +1,4 @@
--- The iterations (calls of the model) of a serving engine, from its annotations. Numbers missing from the annotation
+-- The iterations (calls to the model) of a serving engine, from its annotations. Numbers missing from the annotation
 -- are NULL.
 --
 -- vLLM writes execute_context_1(140)_generation_3(3), with detailed_trace_annotation
@@ -102,7 +102,7 @@ calls AS (
         -- The name of the model's call shows the shape only on the first rank; on other ranks, it is model_executable.
         AND p.rank IN (SELECT rank FROM forwards UNION SELECT rank FROM profiled WHERE name = 'model_executable')
 ),
--- The first counter and the first call of the model after the start of a slice belong to this slice.
+-- The first counter and the first call to the model after the start of a slice belong to this slice.
 measured AS (
     SELECT c.*, k.blocks_used, f.shape,
            list_transform(CASE c.phase WHEN 'decode' THEN k.d ELSE k.p END, lambda text: CASE WHEN try_cast(text AS DOUBLE) BETWEEN 0 AND 1e9 THEN try_cast(text AS DOUBLE) END) AS n

@@ -1,4 +1,4 @@
--- One row per iteration of a serving engine, that is, per call of the model for a batch of requests. The call processes
+-- One row per iteration of a serving engine, that is, per call to the model for a batch of requests. The call processes
 -- prompts (prefill), generates tokens (decode), or does both (mixed). Iterations come from the annotations of vLLM and
 -- SGLang, and from vLLM's high-level profiler on Gaudi. Times of stages are NULL if the recording does not show the
 -- stage.

@@ -5,7 +5,7 @@
 -- needs: _iteration_marks, slices, _name_roles
 -- empty without: _iteration_marks
 -- column rank: INTEGER, distributed rank
--- column iteration: BIGINT, serving_iterations.iteration; schedule, prepare and wait belong to the following call of the model
+-- column iteration: BIGINT, serving_iterations.iteration; schedule, prepare and wait belong to the following call to the model
 -- column stage: VARCHAR, schedule, prepare, forward, logits, sample, post (processing the tokens), send (the result to the engine), detokenize, or wait (for the next batch or request)
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns

@@ -4,7 +4,7 @@
 -- * iteration: the iterations of a serving engine. An iteration lasts until the next one starts, if the next one
 -- generates for the same requests.
 -- * profiler: the profiler's own annotations (ProfilerStep#).
--- * optimizer: a step ends with the last call of the optimizer before the next backward pass. If there are several
+-- * optimizer: a step ends with the last call to the optimizer before the next backward pass. If there are several
 -- optimizers, the one that is called least often counts.
 -- * annotation: the outermost annotation that recurs least often; a step lasts until the annotation's next occurrence.
 -- * copies: a step begins with copies of inputs to the device. The layers of a model also recur, but none of them
