@@ -1,4 +1,4 @@
-"""Shares refer to the window, which is longer than its steps if there is time between them."""
+"""Shares refer to the window, which is longer than the sum of its steps if there is time between them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def each(call: Call, position: int, dimensions: int) -> list[int]:
     values = call.numbers(position)
     values = values * dimensions if len(values) == 1 else values
     if len(values) != dimensions:
-        raise NoModelError(f"the number of values at {position} is neither 1 nor {dimensions}")
+        raise NoModelError(f"input {position} has neither 1 nor {dimensions} numbers")
     return values
 
 

@@ -362,7 +362,7 @@ def test_the_gate_does_not_judge_a_run_with_events_inside_other_objects(run: Run
 
     assert run(*DIFF, "base.json", "base.json", "--fail-if", "slower:5%") == 0
     assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert f"{len(wrapped)} objects in the event array without any key of an event were left out" in run.err
+    assert f"{len(wrapped)} objects in the event array without any event key were left out" in run.err
 
 
 def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -> None:

@@ -96,7 +96,7 @@ class WatchedCluster(Cluster):
 def run(
     paths: list[str], hangs: Callable[[str], bool] = lambda path: False
 ) -> tuple[WatchedCluster, list[Any], list[str]]:
-    """Run the tasks on a fake cluster, and return the cluster, their results and the progress shown."""
+    """Analyse ``paths`` on a fake cluster, and return the cluster, the results and the progress shown."""
     cluster, said = WatchedCluster(Client(), 0, hangs), list[str]()
     tasks = [Batch((RankFile(path),)) for path in paths]
     made = list(cluster.run(tasks, lambda task, progress: "", lambda stage, _: said.append(stage)))

@@ -86,7 +86,8 @@ def test_a_part_is_small_and_describes_itself(run: list[str]) -> None:
         head = json.loads(archive.read("part.json"))
     assert (head["format"], head["version"], head["ranks"]) == ("habana_perf_tool part", 1, [1])
     assert Path(run[1]).stat().st_size < 22_000
-    # Each rank lists the members of all groups. If every part kept them, parts would grow with the square of the ranks.
+    # Each rank lists the members of all groups. If every part kept them, the parts would grow with the square of the
+    # number of ranks.
     assert head["parts"][0]["facts"]["metadata"]["1"]["distributedInfo"] == {"rank": 1, "world_size": 3, "pg_count": 2}
 
 

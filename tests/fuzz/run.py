@@ -1,4 +1,4 @@
-"""Fuzz everything that reads, for as long as you like, outside the test suite.
+"""Fuzz everything that reads user data, for as long as you like, outside the test suite.
 
     python tests/fuzz/run.py [--minutes 10] [--first NUMBER] [TARGET ...]
     python tests/fuzz/run.py --again NUMBER TARGET

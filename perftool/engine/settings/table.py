@@ -20,7 +20,7 @@ from perftool.model.choices import CONFIDENCES, FAIL_ON, FORMATS, SEVERITIES, Li
 RUNS = ("analyze", "lint", "report", "annotate", "whatif", "diff", "query", "export")
 # Commands that read a single run, and therefore accept its logs.
 ONE_RUN = tuple(name for name in RUNS if name != "diff")
-# Commands that can read ranks in several processes.
+# Commands that can use several processes to read ranks.
 SPREAD = ("analyze", "lint", "report", "diff", "query", "export")
 # Commands that evaluate rules.
 RULED = ("analyze", "lint", "report", "annotate", "diff", "merge")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import AnyStr
 
-# Matches a string up to its closing quote or its thousandth escape.
+# Matches a string up to its closing quote, with at most 1,000 escapes.
 _RUN = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,1000}', re.DOTALL)
 _RUN_OF_BYTES = re.compile(rb'[^"\\]*(?:\\.[^"\\]*){0,1000}', re.DOTALL)
 

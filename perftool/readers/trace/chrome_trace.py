@@ -48,7 +48,7 @@ class ChromeTrace:
     """Reads one trace file. ``metadata`` and ``issues`` are complete after ``finish``.
 
     The loader of the chunks sets ``not_objects`` (the number of elements in the event array that are not objects),
-    ``without_event`` (objects without any key of an event) and ``repeated_keys`` (events that repeat a key). One thread
+    ``without_event`` (objects without any event key) and ``repeated_keys`` (events that repeat a key). One thread
     may cut chunks while another repairs some. Once all chunks are cut, ``events_end`` is the offset of the bracket that
     closes the events; it is None if the offset is unknown, or if there is damage before it.
     """
@@ -148,7 +148,7 @@ class ChromeTrace:
             issue = ImportIssue("dropped events", found.dropped, text, found.dropped_bytes, found.first_drop)
             self.issues.append(issue)
         if self.without_event:
-            words = "in the event array without any key of an event"
+            words = "in the event array without any event key"
             text = f"{quantity(self.without_event, f'object {words} was', f'objects {words} were')} left out"
             self.issues.append(ImportIssue("unknown events", self.without_event, text))
         if self.repeated_keys:
