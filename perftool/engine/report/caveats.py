@@ -99,10 +99,18 @@ def _inflated(run: VerdictInput) -> str:
     # If the profiler's cost per op and per frame was not measured, a low estimate is used.
     measured = all(one.evidence["known"] == "measured" for one in found)
     taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
+    if run.on_cpu.growing:
+        # New memory slows large ops.
+        return f"The profiler takes {taken}. Without it, steps are shorter."
     return (
         f"The profiler takes {taken} and slows small ops most. Without it, steps are shorter: changes to small "
         "ops gain less, and large ops take a larger share."
     )
+
+
+def are_longer(run: VerdictInput) -> bool:
+    """Whether something that the report names made the recorded steps longer than other steps."""
+    return is_overloaded(run.findings) or bool(_inflated(run) or run.on_cpu.lengthened or run.on_cpu.growing)
 
 
 def is_overloaded(findings: Sequence[Finding]) -> bool:

@@ -17,15 +17,18 @@ SELECT l.overload_ns, l.overload_ns / l.wall_ns AS share, m.stolen_ns / m.cores 
 FROM machine_loads AS l JOIN machines AS m USING (rank)
 WHERE rank = (SELECT min(rank) FROM machine_loads) AND NOT l.overloaded AND l.overload_ns > $weighty * l.wall_ns
 """
-# A process that grows by less, or that spends a smaller share of its CPU time in the system, is not slowed down much.
-_GROWTH_BYTES, _SYSTEM_SHARE = 1 << 30, 0.25
-# The system's share of the CPU time must be this many times its share in the steps before the recording.
-_TIMES = 2
+# If the OS takes a smaller share of the process's CPU time, new memory does not slow the process down much.
+_SYSTEM_SHARE = 0.25
+# Compared with the steps before the recording, the system's share of the CPU time, and the page faults per step, must
+# be this many times as large. If there are no such steps, the process must have grown by this much.
+_TIMES, _GROWTH_BYTES = 2, 1 << 30
 _GREW = """
-SELECT p.grown_bytes, p.system_ns / p.process_ns AS share
+SELECT p.grown_bytes, p.system_ns / p.process_ns AS share, q.system_ns / nullif(q.process_ns, 0) AS earlier_share,
+       p.page_faults / nullif(p.steps, 0) AS faults, q.page_faults / nullif(q.steps, 0) AS earlier_faults
 FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
-WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.grown_bytes > $growth
-    AND p.system_ns > $system * p.process_ns AND coalesce(share > $times * q.system_ns / nullif(q.process_ns, 0), true)
+WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.system_ns > $system * p.process_ns
+    AND CASE WHEN earlier_share IS NULL OR faults IS NULL OR earlier_faults IS NULL THEN p.grown_bytes > $growth
+             ELSE share > $times * earlier_share AND faults > $times * earlier_faults END
 """
 # Recorded steps are mentioned only if they take this many times the CPU time of earlier steps.
 _LENGTHENED = 1.05
@@ -49,7 +52,7 @@ def waiting_sentence(store: TraceStore) -> str:
 
 
 def growing_sentence(store: TraceStore) -> str:
-    """A sentence about a process that grew while it was recorded; empty if it grew little.
+    """A sentence about a process that took much new memory while it was recorded; empty if it took little.
 
     For each recorded shape, PyTorch's profiler keeps a small block of memory. Such blocks split the large blocks that
     the program frees, so that the next tensor does not fit, and gets new memory from the system.
@@ -59,11 +62,13 @@ def growing_sentence(store: TraceStore) -> str:
     rows = store.select(_GREW, limits)
     if not rows:
         return ""
-    grown, share = format_bytes(rows[0]["grown_bytes"]), format_ratio(rows[0]["share"])
+    row = rows[0]
+    share, before = format_ratio(row["share"]), row["earlier_share"]
+    instead = "" if before is None else f", instead of {format_ratio(before)} in earlier steps"
     return (
-        f"The process grew by {grown} while it was recorded, and the OS took {share} of its CPU time. The profiler may "
-        "be the reason: it splits the memory that the program frees, so tensors get new memory. If so, ops on large "
-        "tensors look slower than they are; record fewer steps."
+        f"The process grew by {format_bytes(row['grown_bytes'])} while it was recorded, and the OS took {share} of its "
+        f"CPU time{instead}. The profiler may be the reason: it splits the memory that the program frees, so tensors "
+        "get new memory. If so, ops on large tensors look slower than they are; record fewer steps."
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perftool.engine.report.causes import LARGE, clause_of
 from perftool.engine.report.caveats import (
     UNSTABLE,
+    are_longer,
     caveat_sentences,
     is_overloaded,
     overload_sentence,
@@ -71,7 +72,7 @@ def verdict(run: VerdictInput) -> Verdict:
     mean_ns = run.run.mean_step_ns
     usual_ns = mean_ns or int(median_step_ns(run.steps))
     steps = int(summary["steps"].value or 0)
-    whole = _Whole(usual_ns, steps, run.run.step_word, bool(mean_ns), is_overloaded(findings))
+    whole = _Whole(usual_ns, steps, run.run.step_word, bool(mean_ns), are_longer(run))
     first = next(
         (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= NOTICEABLE)),
         None,
@@ -123,7 +124,9 @@ def verdict(run: VerdictInput) -> Verdict:
     caveats = " ".join(filter(None, caveat_sentences(run, headline)))
     optimizer = "" if first and first.code == _UNFUSED else run.on_cpu.optimizer
     outside = (*steps_and_phases(run, named_phase, headline), run.on_cpu.apart)
-    about = (*outside, *most, run.on_cpu.by_function, *run.on_cpu.long_calls.sentences, run.on_cpu.moves, optimizer)
+    # New memory is slow to write, so copies to it say little about the program.
+    moves = "" if run.on_cpu.growing else run.on_cpu.moves
+    about = (*outside, *most, run.on_cpu.by_function, *run.on_cpu.long_calls.sentences, moves, optimizer)
     together = _combined_gain(run.model)
     headline, detail, together, steady, caveats, *context = (
         of_steps(text, whole.word) for text in (headline, detail, together, steady, caveats, *filter(None, about))
@@ -133,18 +136,18 @@ def verdict(run: VerdictInput) -> Verdict:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording. If the
-    machine was ``overloaded``, other steps are shorter, so a share is said instead of a time."""
+    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording. If other
+    steps are shorter than the recorded ones, which are ``longer``, a share is said instead of a time."""
 
     ns: int
     steps: int
     word: str
     mean: bool = False
-    overloaded: bool = False
+    longer: bool = False
 
     def share(self, loss_ns: int) -> str:
         """A loss as text, with the time that it is part of."""
-        if self.overloaded and self.steps:
+        if self.longer and self.steps:
             return f"{format_ratio(loss_ns / self.ns)} of {self._article} {self.word}"
         return f"{format_ns(loss_ns)} of {self}"
 
