@@ -219,3 +219,66 @@ def test_a_printed_result() -> None:
         ("requests", "total", 48), ("ttft_ms", "mean", 310.09),
     ]  # fmt: skip
     assert result.requests == 48
+
+
+_QUOTED = (
+    "Engine 9: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9000.0 tokens/s, Running: 1 reqs",
+    "Decode batch. #running-req: 4, #token: 580, gen throughput (token/s): 95.50, #queue-req: 7",
+    "What does 'LLM engine (v0.6)' mean?",
+    "non-default args: {'max_num_seqs': 64}",
+    "Sequence group 1 is preempted by PreemptionMode.SWAP mode (total_num_cumulative_preemption=9001)",
+    "What does 'Skipping warmup' mean?",
+    "Explain: ============ Serving Benchmark Result ============",
+    "Configuration: (decode, 16, 200) was not warmed-up!",
+    "Decode bucket for (33, 1, 500) was not prepared. Adding new bucket: (34, 1, 512)",
+    "Graph compile failed",
+    "CPU fallback aten::nonzero",
+    "--batch_size 8",
+)
+
+
+@pytest.mark.parametrize("text", _QUOTED)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "INFO 11-23 14:08:20 [logger.py:43] ",
+        "(APIServer pid=7) INFO 11-23 14:08:20 [logger.py:43] ",
+        "vllm-1  | INFO 11-23 14:08:20 [logger.py:43] ",
+        "[2026-11-23 14:08:20 TP0] ",
+    ],
+)
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        "Received request cmpl-7a1: prompt: {quoted}, params: SamplingParams(n=1), lora_request: None.",
+        # A client also names its request.
+        "Received request cmpl-{text}: prompt: 'Hello', params: SamplingParams(n=1), lora_request: None.",
+        "Receive: obj=GenerateReqInput(rid='7a1', text={quoted}, stream=False)",
+        "Error in preprocessing prompt inputs: {quoted}",
+    ],
+)
+def test_the_text_of_a_request_is_no_line_of_the_server(text: str, before: str, request_line: str) -> None:
+    load = f"{V1}Avg prompt throughput: 8.0 tokens/s, Running: 3 reqs"
+    honest = _read(load, "filler", load)
+    assert _read(load, before + request_line.format(quoted=repr(text), text=text), load) == honest
+
+
+@pytest.mark.parametrize("text", _QUOTED[:8])
+def test_a_request_in_the_log_of_an_unknown_logger_is_no_line_of_the_server(text: str) -> None:
+    line = f"2026-11-23 14:08:20,123 - vllm.logger - INFO - Received request cmpl-1: prompt: {text!r}"
+    assert _read("filler", line) == _read("filler", "filler")
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["vllm-1  | (APIServer pid=7) INFO 11-23 14:08:20 [l.py:1] ", "0: INFO 11-23 14:08:20 [l.py:1] ",
+     "2026-11-23 14:08:20,123 - vllm.engine.metrics - INFO - ", "node INFO 11-23 14:08:20 metrics.py:455] ",
+     "2026-11-23T14:08:20.1Z pod-1 INFO [TP0] ", ""],
+)  # fmt: skip
+def test_a_line_of_the_server_may_have_any_prefix(before: str) -> None:
+    found = _read(
+        f"{before}non-default args: {{'max_num_seqs': 64}}",
+        f"{before}Engine 000: Avg prompt throughput: 8.0 tokens/s, Running: 3 reqs",
+    )
+    assert [one.engine for one in found.intervals] == ["Engine 000"]
+    assert [one.key for one in found.config] == ["max_num_seqs"]

@@ -99,7 +99,6 @@ DYNAMIC_SHAPES = (
     ),
     known_line("Number of unique shapes", rf"unique shapes:\s*(?P<value>{_NUMBER})", "unique_input_shapes", "count"),
     known_line("dynamicity in input data shapes", r"There is (?P<name>.{1,40}?) dynamicity", "input_dynamicity"),
-    known_line("was not warmed-up", r"Configuration: (?P<name>.{1,200}?) was not warmed-up", "not_warmed_up"),
     known_line(
         "is not yet supported on HPU",
         r"(?<![\w:.])(?P<name>[\w:.]{0,200}) ?is not yet supported on HPU",

@@ -23,7 +23,7 @@ from perftool.readers.logs.serving_patterns import PREEMPTION, SettingScanner, s
 from perftool.readers.serving import client_result
 from perftool.readers.serving.client_result import ResultScanner
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_lines import LogLine, read_log_lines
+from perftool.readers.text.log_lines import LogLine, own_words, read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
 
 # The scanners need only lines that contain one of these texts, or colour escapes, which may split such a text.
@@ -47,6 +47,7 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     wanted = wanted or Wanted()
     wanted.texts = _TEXTS
     for line in read_log_lines(source, tally, rank, wanted):
+        line = _without_quoted(line)
         for feed in feeds:
             feed(line)
         wanted.every = fallbacks.in_table or settings.in_banner or results.in_result
@@ -58,6 +59,14 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     only_fallbacks = bool(found.fallbacks) and not others
     kind: ReadingKind = "fallback_log" if only_fallbacks else "runtime_log"
     return combine((found, LogReading(issues=tally.issues())), kind=kind)
+
+
+def _without_quoted(line: LogLine) -> LogLine:
+    """``line`` without the text of a client, whose request a server logs. Known lines of servers quote settings."""
+    if not line.prefix.of_server:
+        return line
+    own = own_words(line.text)
+    return line if any(text in own for text in _SERVING) else line._replace(text=own)
 
 
 class _ServerScanner:

@@ -13,11 +13,12 @@ from perftool.readers.logs.progress_bar import ProgressScanner
 from perftool.readers.logs.serving_buckets import WARMUP
 from perftool.readers.logs.serving_patterns import SERVING_PATTERNS
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.log_lines import LogLine, own_words
 from perftool.readers.text.short_texts import cached_for_short
 
-_CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS, *SERVING_PATTERNS))
-CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
+_CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS))
+_SERVING_CORES = tuple((known.core, known) for known in SERVING_PATTERNS)
+CORES = (*(core for core, _ in (*_CORES, *_SERVING_CORES)), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_NAME = 200
 # The common name of all graph cuts at CPU fallbacks. Their lines also name the op, but the fallback records do so, too.
 _CPU_FALLBACK = "cpu fallback"
@@ -70,7 +71,11 @@ class EventScanner:
 @cached_for_short
 def _known_in(text: str) -> tuple[LinePattern, ...]:
     # The shapes in a server's warm-up are not batch sizes of the run.
-    return () if WARMUP in text else tuple(known for core, known in _CORES if core in text)
+    if WARMUP in text:
+        return ()
+    own = own_words(text)
+    known_lines = ((_CORES, text), (_SERVING_CORES, own))
+    return tuple(known for cores, words in known_lines for core, known in cores if core in words)
 
 
 def _name(known: LinePattern, captured: str | None) -> str:

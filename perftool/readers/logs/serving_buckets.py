@@ -11,7 +11,7 @@ import re
 from perftool.model.records import LogReading
 from perftool.model.serving import Bucket, BucketOrigin
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.log_lines import LogLine, own_words
 
 WARMUP = "[Warmup]["
 _MISSED, _ADDED, _GENERATED = "was not warmed-up", "Adding new bucket: ", "Generated "
@@ -39,6 +39,8 @@ class BucketScanner:
     def feed(self, line: LogLine) -> None:
         """Keep the shapes in ``line``, and whether they were warmed up, missed or added."""
         text = line.text
+        if not any(core in text for core in CORES) or not any(core in own_words(text) for core in CORES):
+            return
         if _MISSED in text and (found := _SHAPE.search(text)):
             self._keep(found["phase"], _sizes(found["phase"], found["sizes"]), "missed", line)
         elif _ADDED in text and (found := _NEW.search(text)):

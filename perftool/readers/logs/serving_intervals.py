@@ -10,13 +10,17 @@ from typing import Any
 from perftool.model.records import LogReading
 from perftool.model.serving import LoggedIteration, ServingInterval
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.log_lines import LogLine, beginning
 from perftool.readers.text.log_time import DAY_NS
 
 _VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch. #", "SpecDecoding metrics: "
 _DRAFTS_V0 = "Speculative metrics: "
 _ITERATION = "iteration elapsed time: "
 CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION)
+# What the line itself says, not a text of a client that it quotes.
+_LOAD = beginning(
+    rf"(?:Engine \d+: |\d+ Engines Aggregated: )?(?:Avg |{_DRAFTS}|{_DRAFTS_V0}|Iteration\()|{re.escape(_SGLANG)}"
+)
 # Enough for two hours of iterations of 7 ms.
 _MOST = 1_000_000
 # Limits memory use: a row of statistics takes 1.5 kB.
@@ -86,9 +90,11 @@ class IntervalScanner:
         """Keep the statistics or the iteration in ``line``. Counts of draft tokens are added to the previous
         statistics."""
         text = line.text
+        if not _LOAD.match(text):
+            return
         if _VLLM in text:
             self._add(line, {**_rates(_VLLM_RATES, text), **_counts(_VLLM_COUNTS, text)})
-        elif text.startswith(_SGLANG):
+        elif _SGLANG in text:
             self._add(line, {**_rates(_SGLANG_RATES, text), **_counts(_SGLANG_COUNTS, text)})
         elif _DRAFTS in text and self._intervals:
             # vLLM prints this line right after the statistics of the same interval.

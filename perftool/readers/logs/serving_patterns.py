@@ -6,7 +6,7 @@ import re
 
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.readers.logs.bridge_patterns import known_line
-from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.log_lines import LogLine, beginning
 
 PREEMPTION = "preemption"
 SERVING_PATTERNS = (
@@ -19,6 +19,7 @@ SERVING_PATTERNS = (
         "count",
     ),
     known_line("will be overwritten!", r"Your configuration (?P<name>.{1,200}?) will be overwritten!", "flag_ignored"),
+    known_line("was not warmed-up", r"Configuration: (?P<name>.{1,200}?) was not warmed-up", "not_warmed_up"),
     known_line("Warmup finished in", r"Warmup finished in (?P<value>\d{1,9})(?:\.\d+)? secs", "warmup", "s"),
     known_line("Profiler stopped successfully", r"", "profile_written"),
     known_line("Skipping warmup", r"", "warmup_skipped"),
@@ -32,11 +33,14 @@ SERVING_PATTERNS = (
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
 # Literal parts of lines with settings. V0 prints all arguments, V1 only those that are not defaults.
-_VLLM_STARTS = ("non-default args: ", "args: Namespace(", "LLM engine (v")
-_SETTINGS = (*_VLLM_STARTS, "Chunked prefill is enabled with ")
-# Literal parts of the lines that vLLM and SGLang print when they start.
-_STARTS = (*_VLLM_STARTS, "server_args=ServerArgs(")
-CORES = tuple({*_SETTINGS, *_STARTS})
+CORES = (
+    "non-default args: ", "args: Namespace(", "LLM engine (v", "server_args=ServerArgs(",
+    "Chunked prefill is enabled with ",
+)  # fmt: skip
+_VLLM_STARTS = r"non-default args: |args: Namespace\(|Initializing an? (?:V\d )?LLM engine \(v"
+_SETTINGS = beginning(rf"{_VLLM_STARTS}|Chunked prefill is enabled with ")
+# The lines that vLLM and SGLang print when they start.
+_STARTS = beginning(rf"{_VLLM_STARTS}|server_args=ServerArgs\(")
 # Only the settings that findings use are read, because the list may contain API keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
@@ -47,7 +51,7 @@ _SETTING = re.compile(
 
 def starts_server(text: str) -> bool:
     """Whether the line ``text`` is one of the first lines of a server."""
-    return any(core in text for core in _STARTS)
+    return _STARTS.match(text) is not None
 
 
 class SettingScanner:
@@ -58,7 +62,7 @@ class SettingScanner:
 
     def feed(self, line: LogLine) -> None:
         """Keep the settings in ``line``. Later values replace earlier ones, which may be defaults."""
-        if any(core in line.text for core in _SETTINGS):
+        if _SETTINGS.match(line.text):
             for found in _SETTING.finditer(line.text):
                 if found["value"] != "None":
                     key = found["key"]

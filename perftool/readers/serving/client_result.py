@@ -12,7 +12,7 @@ from perftool.model.serving import ClientResult, ServingNumber, Statistic
 from perftool.readers.text.bounded_json import require_few_containers
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.json_values import number
-from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.log_lines import LogLine, own_words
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 
 TITLE = "= Serving Benchmark Result ="
@@ -76,7 +76,7 @@ class ResultScanner:
 
     def feed(self, line: LogLine) -> None:
         """Keep the number in ``line`` if it is between the title and the end of a printed result."""
-        if TITLE in line.text:
+        if TITLE in own_words(line.text):
             self._close()
             self._left, self._is_open = _MOST_LINES, True
         elif self._left:

@@ -21,13 +21,15 @@ from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_line
 
 
 class Prefix(NamedTuple):
-    """The contents of a line's prefix. ``tid`` is hexadecimal, as printed; ``level`` is in lower case."""
+    """The contents of a line's prefix. ``tid`` is hexadecimal, as printed; ``level`` is in lower case. ``of_server``:
+    whether the logger of vLLM or SGLang wrote the line."""
 
     rank: int | None = None
     time_ns: int | None = None
     level: str | None = None
     logger: str | None = None
     tid: str | None = None
+    of_server: bool = False
 
     @property
     def is_logger(self) -> bool:
@@ -96,12 +98,38 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
         text = text[label.end() :]
     if text.lstrip().startswith("["):
         prefix, text = _logger_groups(prefix, text)
-    elif server := _SERVER.match(text):
-        prefix = prefix._replace(time_ns=parse_time(server["time"]), level=server["level"].lower())
-        text = text[server.end() :]
+    elif server := _SERVER.search(own_words(text[:_LONGEST_LEAD])):
+        time_ns, level = parse_time(server["time"]), server["level"].lower()
+        prefix = prefix._replace(time_ns=time_ns, level=level, of_server=True)
+        # A label of an unknown launcher may precede the prefix. A progress bar is part of the text.
+        text = text[server.end() :] if _BAR not in text[: server.start()] else text
     if prefix.is_logger:
         text = _without_source_line(text)
     return prefix, text
+
+
+def own_words(message: str) -> str:
+    """The part of ``message`` that the program itself wrote. Text of a user follows the first quotation mark; the name
+    that a client gave its request follows the word "request"."""
+    quoted = _QUOTED.search(message)
+    return message[: quoted.start()] if quoted else message
+
+
+def beginning(pattern: str) -> re.Pattern[str]:
+    """A pattern for lines that begin with ``pattern``. Only what loggers and launchers write may precede it."""
+    return re.compile(rf"\s*(?:{_LEADING}\s+){{0,8}}?(?:{pattern})")
+
+
+# A single quoted word is a name, and the end of a word is an apostrophe; b'...' is a text.
+_QUOTED = re.compile(r"(?<!\w\w)(?P<mark>['\"`])(?!\w+(?P=mark))|\b(?:[Rr]equest|[Rr]esponse)\b")
+# A word of a prefix that split_prefix does not know: a level, a separator, a name before a bar, a name with dots, or
+# anything with digits or brackets (time, rank, process).
+_LEADING = (
+    r"(?:(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL):?|[-|]|[\w.-]+(?=\s+\|\s)|\w+(?:\.\w+)+"
+    r"|(?=[^\s'\"`]*[\d\[\]()])[^\s'\"`]{1,100})"
+)
+_LONGEST_LEAD = 400
+_BAR = "%|"
 
 
 def _without_source_line(text: str) -> str:
@@ -151,7 +179,7 @@ _GROUPS = tuple(
         ),
         (
             r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: (?:DP|TP|PP|EP)\d{1,4}){0,4}$",
-            lambda p, text: p._replace(time_ns=parse_time(text)),
+            lambda p, text: p._replace(time_ns=parse_time(text), of_server=True),
         ),
         (
             r"(?i)(trace|debug|info|warn|warning|error|critical|[tdiwec])\s*$",
