@@ -315,6 +315,14 @@ def test_a_page_that_is_not_used_may_be_the_one_that_counts(
     assert unused(files) == [[clause] if doubt else [], []]
 
 
+def test_a_page_between_the_first_and_the_last_may_be_the_one_that_counts() -> None:
+    tokens = (10, 10, 20, 30, 30)
+    pages = [MetricsPage(1.0, {"output_tokens": count}) for count in tokens]
+    files = [Served(f"{at}.txt", LogReading(pages=(page,)), None) for at, page in enumerate(pages)]
+    clause = "a metrics page is not used, because it was saved between those in 0.txt and 4.txt"
+    assert unused(files) == [[], [], [clause], [], []]
+
+
 def test_pages_of_one_server_are_subtracted() -> None:
     before = MetricsPage(1.0, {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1})
     after = MetricsPage(1.0, {"output_tokens": 30, "ttft_ms": 300, "ttft_ms count": 3})

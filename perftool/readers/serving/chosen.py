@@ -17,15 +17,11 @@ def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
 
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
-    """The numbers between the server's first and last page, or since its start if there is only one page. The last page
-    is that with the most output tokens. Pages that cannot precede it, because they come from another server or from
-    before or after a restart, are not used.
-    """
-    ordered = _ordered(pages)
-    if not ordered:
+    """The numbers between the server's first and last page, or since its start if there is only one page."""
+    used = first_and_last(pages)
+    if used is None:
         return
-    last = ordered[-1]
-    first = next(page for page in ordered if page.may_precede(last))
+    first, last = used
     before = first.totals if first is not last else {}
     grown = {name: value - before.get(name, 0) for name, value in last.totals.items()}
     for name, value in grown.items():
@@ -36,12 +32,13 @@ def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
             yield ServingNumber(name, "total", value)
 
 
-def last_page(pages: Iterable[MetricsPage]) -> MetricsPage | None:
-    """The page with the most output tokens."""
-    ordered = _ordered(pages)
-    return ordered[-1] if ordered else None
-
-
-def _ordered(pages: Iterable[MetricsPage]) -> list[MetricsPage]:
+def first_and_last(pages: Iterable[MetricsPage]) -> tuple[MetricsPage, MetricsPage] | None:
+    """The pages that are used; None if there is no page. The last one is that with the most output tokens. Pages that
+    cannot precede it come from another server, or from before or after a restart.
+    """
     # Between two pages, a server may have read prompts only.
-    return sorted(pages, key=lambda page: (page.totals.get("output_tokens", 0), sum(page.totals.values())))
+    ordered = sorted(pages, key=lambda page: (page.totals.get("output_tokens", 0), sum(page.totals.values())))
+    if not ordered:
+        return None
+    last = ordered[-1]
+    return next(page for page in ordered if page.may_precede(last)), last

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage
-from perftool.readers.serving.chosen import chosen_result, last_page
+from perftool.readers.serving.chosen import chosen_result, first_and_last
 from perftool.readers.text.log_time import is_dated
 from perftool.units import NS_PER_S, format_count
 
@@ -81,15 +81,22 @@ def _is_copy(one: ClientResult, chosen: ClientResult) -> bool:
 
 
 def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
-    last = last_page(page for file in files for page in file.reading.pages)
-    of_last = next((file for file in files if any(page is last for page in file.reading.pages)), None)
-    if last is None or of_last is None:
+    used = first_and_last(page for file in files for page in file.reading.pages)
+    if used is None:
         yield from ([] for _ in files)
         return
+    first, last = used
+    of_first, of_last = (next(file for file in files if any(one is page for one in file.reading.pages)) for page in used)
     other = "of another server, or from before or after a restart,"
     clause = f"a metrics page {other} is not used, because that in {of_last.path} is used"
+    between = f"a metrics page is not used, because it was saved between those in {of_first.path} and {of_last.path}"
     for file in files:
-        yield [clause] if any(_is_of_another(page, file, last, of_last) for page in file.reading.pages) else []
+        pages = file.reading.pages
+        if any(_is_of_another(page, file, last, of_last) for page in pages):
+            yield [clause]
+        else:
+            # Copies of a page that is used say nothing else.
+            yield [between] if any(page.totals not in (first.totals, last.totals) for page in pages) else []
 
 
 def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: Served) -> bool:
