@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 BucketOrigin = Literal["warmed", "missed", "added"]
@@ -97,18 +97,22 @@ class ClientResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started. ``started`` is the
-    time of that start, in seconds since 1970. ``labels`` are those of the counters, such as the model."""
+    """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started, summed over its
+    engines. ``starts`` are the times when the engines started, by their labels, in seconds since 1970. ``labels`` are
+    those of the counters, such as the model; ``counters`` are the values by name and labels."""
 
-    started: float | None
+    starts: frozenset[tuple[str, float]]
     totals: dict[str, float]
     labels: frozenset[str] = frozenset()
+    counters: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def may_precede(self, later: MetricsPage) -> bool:
-        """Whether ``later`` may be a later page of the same start of the same server. Its totals only grow. Some of its
-        counters may appear only with the first request."""
+        """Whether ``later`` may be a later page of the same start of the same server, of which no engine was restarted.
+        Its counters only grow. Some of them may appear only with the first request."""
         return (
-            self.started == later.started
+            bool(self.starts) == bool(later.starts)
+            and self.starts <= later.starts
             and self.labels <= later.labels
             and all(value <= later.totals.get(name, value) for name, value in self.totals.items())
+            and all(value <= later.counters.get(key, value) for key, value in self.counters.items())
         )

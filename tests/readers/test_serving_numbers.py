@@ -40,13 +40,18 @@ vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="0",
 """
 
 
+def _starts(at: float | None = None) -> frozenset[tuple[str, float]]:
+    """The start of the only engine of a server."""
+    return frozenset([("", at)] if at is not None else [])
+
+
 def test_a_metrics_page(tmp_path: Path) -> None:
     path = tmp_path / "page.txt"
     path.write_text(PAGE)
     found = text_input.read(str(path))
     assert found.kind == "serving"
     (page,) = found.pages
-    assert page.started == 1.7954431138040572e09
+    assert {start for _, start in page.starts} == {1.7954431138040572e09, 1.7954431148e09}
     assert page.totals == {"output_tokens": 12, "ttft_ms": 250, "ttft_ms count": 2, "requests": 7}
     assert [(one.key, one.value) for one in found.config] == [
         ("num_gpu_blocks", "96"), ("block_size", "32"), ("enable_prefix_caching", "False"),
@@ -307,7 +312,7 @@ def test_logs_of_earlier_runs_are_not_used(others: list[int | None], unused_ones
 def test_a_page_that_is_not_used_may_be_the_one_that_counts(
     started: float | None, of_last: float | None, saved_s: float | None, doubt: bool
 ) -> None:
-    pages = [MetricsPage(started, {"output_tokens": 10}), MetricsPage(of_last, {"output_tokens": 30})]
+    pages = [MetricsPage(_starts(started), {"output_tokens": 10}), MetricsPage(_starts(of_last), {"output_tokens": 30})]
     saved = [None if saved_s is None else int(saved_s * 1e9), 10_000_000_000]
     files = [Served(f"{at}.txt", LogReading(pages=(page,)), saved[at]) for at, page in enumerate(pages)]
     other = "of another server, or from before or after a restart,"
@@ -317,16 +322,16 @@ def test_a_page_that_is_not_used_may_be_the_one_that_counts(
 
 def test_a_page_between_the_first_and_the_last_may_be_the_one_that_counts() -> None:
     tokens = (10, 10, 20, 30, 30)
-    pages = [MetricsPage(1.0, {"output_tokens": count}) for count in tokens]
+    pages = [MetricsPage(_starts(1.0), {"output_tokens": count}) for count in tokens]
     files = [Served(f"{at}.txt", LogReading(pages=(page,)), None) for at, page in enumerate(pages)]
     clause = "a metrics page is not used, because it was saved between those in 0.txt and 4.txt"
     assert unused(files) == [[], [], [clause], [], []]
 
 
 def test_pages_of_one_server_are_subtracted() -> None:
-    before = MetricsPage(1.0, {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1})
-    after = MetricsPage(1.0, {"output_tokens": 30, "ttft_ms": 300, "ttft_ms count": 3})
-    of_another = MetricsPage(9.0, {"output_tokens": 5, "ttft_ms": 5, "ttft_ms count": 1})
+    before = MetricsPage(_starts(1.0), {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1})
+    after = MetricsPage(_starts(1.0), {"output_tokens": 30, "ttft_ms": 300, "ttft_ms count": 3})
+    of_another = MetricsPage(_starts(9.0), {"output_tokens": 5, "ttft_ms": 5, "ttft_ms count": 1})
     found = {one.name: one.value for one in server_numbers([after, of_another, before])}
     assert found == {"output_tokens": 20, "ttft_ms": 100}
     assert {one.name: one.value for one in server_numbers([after])} == {"output_tokens": 30, "ttft_ms": 100}
@@ -334,13 +339,13 @@ def test_pages_of_one_server_are_subtracted() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [MetricsPage(None, {"output_tokens": 5}, frozenset({'model="b"'})),
-     MetricsPage(None, {"output_tokens": 5, "ttft_ms": 301}, frozenset({'model="a"'}))],
+    [MetricsPage(_starts(), {"output_tokens": 5}, frozenset({'model="b"'})),
+     MetricsPage(_starts(), {"output_tokens": 5, "ttft_ms": 301}, frozenset({'model="a"'}))],
     ids=["another model", "a total that falls"],
 )  # fmt: skip
 def test_pages_of_two_servers_are_not_subtracted(other: MetricsPage) -> None:
     before, after = (
-        MetricsPage(None, {"output_tokens": tokens, "ttft_ms": ms, "ttft_ms count": 1}, frozenset({'model="a"'}))
+        MetricsPage(_starts(), {"output_tokens": tokens, "ttft_ms": ms, "ttft_ms count": 1}, frozenset({'model="a"'}))
         for tokens, ms in ((10, 100), (30, 300))
     )
     assert {one.name: one.value for one in server_numbers([before, other, after])} == {"output_tokens": 20}
@@ -348,13 +353,48 @@ def test_pages_of_two_servers_are_not_subtracted(other: MetricsPage) -> None:
     assert [len(clauses) for clauses in unused(files)] == [1, 0]
 
 
+_VLLM = """\
+vllm:generation_tokens_total{{engine="0"}} {0}
+vllm:generation_tokens_total{{engine="1"}} {1}
+vllm:generation_tokens_created{{engine="0"}} {2}
+vllm:generation_tokens_created{{engine="1"}} {3}
+"""
+_SGLANG = """\
+sglang:generation_tokens_total{{dp_rank="0"}} {0}
+sglang:generation_tokens_total{{dp_rank="1"}} {1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "before", "after", "doubt"),
+    [
+        (_VLLM, (9, 10, 5.0, 5.0), (9, 40, 5.0, 5.0), False),
+        (_VLLM, (9, 10, 5.0, 5.0), (9, 40, 8.0, 5.0), True),
+        (_VLLM, (0, 10, 5.0, 5.0), (9, 40, 5.0, 8.0), True),
+        (_SGLANG, (9, 10), (9, 40), False),
+        (_SGLANG, (9, 10), (2, 40), True),
+    ],
+)
+def test_pages_from_before_and_after_a_restart_of_one_engine_are_not_subtracted(
+    form: str, before: tuple[float, ...], after: tuple[float, ...], doubt: bool
+) -> None:
+    readings = [metrics_page.read(form.format(*values).encode()) for values in (before, after)]
+    pages = [page for reading in readings for page in reading.pages]
+    tokens = sum(after[:2]) - (0 if doubt else sum(before[:2]))
+    assert list(server_numbers(pages)) == [ServingNumber("output_tokens", "total", tokens)]
+    files = [Served(f"{at}.txt", reading, None) for at, reading in enumerate(readings)]
+    assert [bool(found) for found in unused(files)] == [doubt, False]
+
+
 def test_pages_with_equal_output_are_ordered_by_the_other_totals() -> None:
-    before, after = (MetricsPage(None, {"output_tokens": 10, "prompt_tokens": read}) for read in (5, 8))
+    before, after = (MetricsPage(_starts(), {"output_tokens": 10, "prompt_tokens": read}) for read in (5, 8))
     assert {one.name: one.value for one in server_numbers([after, before])} == {"output_tokens": 0, "prompt_tokens": 3}
 
 
 def test_without_requests_between_two_pages_there_is_no_mean() -> None:
-    before, after = (MetricsPage(1.0, {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1}) for _ in range(2))
+    before, after = (
+        MetricsPage(_starts(1.0), {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1}) for _ in range(2)
+    )
     assert list(server_numbers([before, after])) == [ServingNumber("output_tokens", "total", 0)]
 
 

@@ -107,8 +107,14 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     # Without the value of one engine, a sum over the engines is unknown.
     sums = {name: sum(values.values()) for name, values in samples.items() if name not in unknown}
     # Each engine of a server has its own start time.
-    started = min(samples[_STARTED].values()) if _STARTED in sums else None
-    page = MetricsPage(started, _known(sums), frozenset(chain(*samples.values())))
+    starts = frozenset(samples[_STARTED].items() if _STARTED in sums else ())
+    counters = {
+        (name, labels): value
+        for name, values in samples.items()
+        if name in sums and name != _STARTED
+        for labels, value in values.items()
+    }
+    page = MetricsPage(starts, _known(sums), frozenset(chain(*samples.values())), counters)
     return LogReading(pages=(page,), config=settings, issues=tally.issues(), kind="serving")
 
 

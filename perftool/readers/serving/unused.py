@@ -86,7 +86,9 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
         yield from ([] for _ in files)
         return
     first, last = used
-    of_first, of_last = (next(file for file in files if any(one is page for one in file.reading.pages)) for page in used)
+    of_first, of_last = (
+        next(file for file in files if any(one is page for one in file.reading.pages)) for page in used
+    )
     other = "of another server, or from before or after a restart,"
     clause = f"a metrics page {other} is not used, because that in {of_last.path} is used"
     between = f"a metrics page is not used, because it was saved between those in {of_first.path} and {of_last.path}"
@@ -105,7 +107,7 @@ def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: 
         return False
     if not page.may_precede(last):
         return True
-    if last.started is not None or None in (file.saved_ns, of_last.saved_ns):
+    if last.starts or None in (file.saved_ns, of_last.saved_ns):
         return False
     # The totals of a server only grow, unless it is restarted.
     is_later = (file.saved_ns or 0) > (of_last.saved_ns or 0) + _COPIED_NS
