@@ -44,12 +44,23 @@ def test_statistics_of_the_v0_engine() -> None:
     assert found.cache_ratio == pytest.approx(0.002)
 
 
-def test_statistics_of_sglang() -> None:
+@pytest.mark.parametrize("begin", ["Decode batch.", "Decode batch,", "Decode batch [40],"])
+def test_statistics_of_sglang(begin: str) -> None:
     found = _interval(
-        "[2026-11-23 14:08:20 TP0] Decode batch. #running-req: 4, #token: 580, token usage: 0.06, cuda graph: True, "
+        f"[2026-11-23 14:08:20 TP0] {begin} #running-req: 4, #token: 580, token usage: 0.06, cuda graph: True, "
         "gen throughput (token/s): 95.50, #queue-req: 7, "
     )
     assert (found.generation_tokens_per_s, found.running, found.waiting, found.cache_ratio) == (95.5, 4, 7, 0.06)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[2026-11-23 14:08:20 TP0] Decode: #running-req: 4, gen throughput (token/s): 95.50, #queue-req: 7, ",
+     "INFO 11-23 14:08:20 [l.py:1] Engine 000 | generation throughput 95.5 | running 4"],
+)  # fmt: skip
+def test_statistics_in_an_unknown_form_are_reported(line: str) -> None:
+    assert [issue.kind for issue in _read(line).issues] == ["unknown statistics"]
+    assert _read(line, f"{V1}Avg prompt throughput: 8.0 tokens/s, Running: 3 reqs").issues == ()
 
 
 def test_statistics_without_a_number_give_no_interval() -> None:

@@ -10,16 +10,21 @@ from typing import Any
 from perftool.model.records import LogReading
 from perftool.model.serving import LoggedIteration, ServingInterval
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_lines import LogLine, beginning
+from perftool.readers.text.log_lines import LogLine, beginning, own_words
 from perftool.readers.text.log_time import DAY_NS
 
-_VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch. #", "SpecDecoding metrics: "
+_VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch", "SpecDecoding metrics: "
 _DRAFTS_V0 = "Speculative metrics: "
 _ITERATION = "iteration elapsed time: "
-CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION)
+# All servers print the rate at which they generate tokens, in various forms.
+_RATES = ("gen throughput", "generation throughput")
+CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION, *_RATES)
+# SGLang's scheduler printed "Decode batch. #running-req" at first. Later versions print "Decode batch, #running-req",
+# some of them with the number of the call: "Decode batch [7], #running-req".
+_SGLANG_LINE = rf"{_SGLANG}(?: \[\d+\])?[.,] #"
 # What the line itself says, not a text of a client that it quotes.
 _LOAD = beginning(
-    rf"(?:Engine \d+: |\d+ Engines Aggregated: )?(?:Avg |{_DRAFTS}|{_DRAFTS_V0}|Iteration\()|{re.escape(_SGLANG)}"
+    rf"(?:Engine \d+: |\d+ Engines Aggregated: )?(?:Avg |{_DRAFTS}|{_DRAFTS_V0}|Iteration\()|{_SGLANG_LINE}"
 )
 # Enough for two hours of iterations of 7 ms.
 _MOST = 1_000_000
@@ -80,6 +85,7 @@ class IntervalScanner:
         self._iterations: list[LoggedIteration] = []
         self._day_ns, self._last_ns = 0, 0
         self._drafted, self._emitted = 0, 0
+        self._unknown: int | None = None
 
     @property
     def has_load(self) -> bool:
@@ -91,6 +97,8 @@ class IntervalScanner:
         statistics."""
         text = line.text
         if not _LOAD.match(text):
+            if self._unknown is None and line.prefix.of_server and any(rate in own_words(text) for rate in _RATES):
+                self._unknown = line.number
             return
         if _VLLM in text:
             self._add(line, {**_rates(_VLLM_RATES, text), **_counts(_VLLM_COUNTS, text)})
@@ -106,7 +114,11 @@ class IntervalScanner:
             self._add_iteration(line, found)
 
     def reading(self) -> LogReading:
-        """All intervals and iterations so far."""
+        """All intervals and iterations so far. Statistics in an unknown form are reported if there are no others."""
+        if self._unknown is not None and not self.has_load:
+            self._tally.note(
+                "unknown statistics", "a server's statistics are in a form that is not read", self._unknown
+            )
         return LogReading(intervals=tuple(self._intervals), iterations=tuple(self._iterations), kind="runtime_log")
 
     def _add(self, line: LogLine, numbers: dict[str, Any]) -> None:
