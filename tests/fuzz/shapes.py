@@ -480,6 +480,16 @@ def _wide(inputs: int, kernels: int = 15_000, op: str = "aten::cat") -> bytes:
     return document([*events, *(one for number in range(kernels) for one in _kernel_of(number))])
 
 
+def _joined(parts: int) -> bytes:
+    """20,000 calls of a module, and one op that joins ``parts`` tensors, on the CPU."""
+    calls, made = 20_000, {"Sequence number": 1}
+    end = 10 * calls + 100
+    events = [step(1, 0, end + 400), x("aten::cat", end, 50, **{"Input Dims": [[[8, 4]] * parts, []]})]
+    events += [x("nn.Module: Head_0", 10 * at + 50, 5, "python_function", **{"Python id": at}) for at in range(calls)]
+    events += [x("aten::linear", end + 100, 50, **{"Input Dims": [[8, 16], [4, 16], [4]]}, **made)]
+    return document([*events, x("autograd::engine::evaluate_function: AddmmBackward0", end + 200, 100, **made)])
+
+
 def _summed(inputs: int) -> bytes:
     """A sum with ``inputs`` inputs around 15,000 kernels, and the softmax of an output layer."""
     args = {"Input Dims": [[number + 1, 3] for number in range(inputs)]}
@@ -665,6 +675,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     ),
     "sparse matrices of many shapes": ("t.json", lambda: _sparse(lambda _: 999), lambda: _sparse(lambda at: 1000 + at)),
     "an op of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(15_000)),
+    "modules before an op of many inputs": ("t.json", lambda: _joined(10), lambda: _joined(5000)),
     "a product of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(2_900, op="aten::mm")),
     "a layer of many inputs around kernels": ("t.json", lambda: _summed(2), lambda: _summed(2_900)),
     "functions around saves": ("t.json", lambda: _saves(1), lambda: _saves(16_000)),
