@@ -57,6 +57,21 @@ def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str,
 
 
 @pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ([0] * 8 + [500] * 3, 1), ([0] * 8 + [1, 40, 2], 1), ([0] * 28 + [2] * 3, 1), ([0, 0, 1, *[0] * 9, 4, 3, 5], 1),
+        ([0] * 8 + [500] * 2, 0), ([0] * 8 + [500, 500, 0], 0), ([0, 3, 0, 0, 7, 0, 0, 0, 2, 0, 0, 5], 0),
+        ([0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 1], 0), ([9] * 3 + [0] * 8, 0),
+    ],
+)  # fmt: skip
+def test_a_rise_from_0_fails_unless_it_may_be_chance(values: list[int], code: int, run: Run) -> None:
+    lines = [line(at, None) for at in range(1, len(values) + 1)]
+    made = [json.loads(one) | {"metrics": {"fallback_ops": value}} for one, value in zip(lines, values, strict=True)]
+    Path("n.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in made))
+    assert run("trend", "n.jsonl", "--metric", "fallback_ops") == code
+
+
+@pytest.mark.parametrize(
     ("last", "said"),
     [
         (line(9, None), "n.jsonl: the newest run (run.json) does not show step_time_ms, so it is not judged"),
