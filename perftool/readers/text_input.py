@@ -18,7 +18,7 @@ from perftool.readers.nodes import analyzed_nodes, bundle, is_bundle, post_graph
 from perftool.readers.serving import client_result, metrics_page
 from perftool.readers.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, TextKind, is_trace, may_be_result, sniff
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.text_lines import MAX_JSON_LINE, MAX_LINE, Source, TextLine, Wanted, read_lines
+from perftool.readers.text.text_lines import MAX_JSON_LINE, MAX_LINE, Source, TextLine, Wanted, joined, read_lines
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
@@ -72,15 +72,18 @@ def _document(path: str) -> TextForm | None:
 
 def _head(lines: Iterator[TextLine]) -> list[TextLine]:
     """The first lines: as many as a result may need to be recognised, but few of other texts."""
+    head = _up_to(HEAD_CHARACTERS, lines)
+    # A result may have one number a line.
+    return [*head, *_up_to(MAX_JSON_LINE, joined(lines))] if may_be_result([line.text for line in head]) else head
+
+
+def _up_to(most: int, lines: Iterator[TextLine]) -> list[TextLine]:
+    """The first ``lines``, of which all but the last have less than ``most`` characters."""
     head: list[TextLine] = []
-    size, limit = 0, HEAD_CHARACTERS
-    for line in lines:
+    size = 0
+    while size < most and (line := next(lines, None)) is not None:
         head.append(line)
         size += len(line.text) + 1
-        if size >= limit:
-            if limit == MAX_JSON_LINE or not may_be_result([line.text for line in head]):
-                break
-            limit = MAX_JSON_LINE
     return head
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -406,3 +408,27 @@ def test_a_result_of_sglang(tmp_path: Path) -> None:
     assert [(n.name, n.statistic, n.value) for n in result.numbers] == [
         ("requests", "total", 8), ("latency_ms", "mean", 900.5), ("ttft_ms", "mean", 5), ("tpot_ms", "p99", 2),
     ]  # fmt: skip
+
+
+def test_a_result_of_short_lines_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    text = json.dumps({"completed": 4, "mean_ttft_ms": 5.0, "itls": [1] * 500_000, "duration": 3.0}, indent=0)
+    path.write_text(text)
+    tracemalloc.start()
+    try:
+        assert text_input.sniff_input(str(path)).form == "client_result"
+        (result,) = text_input.read(str(path)).results
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (result.requests, result.value("duration_s")) == (4, 3.0)
+    assert peak < 30 * len(text)
+
+
+def test_a_result_that_unpacks_to_too_much_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_result, "_MOST_TEXT", 1 << 20)
+    path = tmp_path / "bench.json.gz"
+    text = json.dumps({"completed": 4, "mean_ttft_ms": 5.0, "texts": "x" * (1 << 20)})
+    path.write_bytes(gzip.compress(text.encode()))
+    found = text_input.read(str(path))
+    assert (found.results, found.issues[0].message) == ((), "only the first 1 MiB are read")

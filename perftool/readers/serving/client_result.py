@@ -13,11 +13,13 @@ from perftool.readers.text.bounded_json import require_few_containers
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.json_values import number
 from perftool.readers.text.log_lines import LogLine, own_words
-from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
+from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, joined, read_lines
 
 TITLE = "= Serving Benchmark Result ="
 # A result has about fifty lines.
 _MOST_LINES, _MOST_RESULTS = 200, 1000
+# A file of 1,000 results with the times of 1,000 requests each has about 50 MB.
+_MOST_TEXT = 256 << 20
 # Larger than any number that a client reports.
 _MOST = 1e15
 
@@ -112,7 +114,7 @@ class ResultScanner:
 def read(source: Source, _rank: int | None = None) -> LogReading:
     """Read one or more JSON results. Raise InputError if the file cannot be opened or read."""
     tally = IssueTally()
-    text = "\n".join(line.text for line in read_lines(source, tally, MAX_JSON_LINE))
+    text = _whole(read_lines(source, tally, MAX_JSON_LINE), tally)
     try:
         require_few_containers(text)
     except ValueError as error:
@@ -139,6 +141,17 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
             results.add({_KEYS[key]: float(value) for key, value in numbers.items() if value is not None})
     _note_other_text(tally, text[at:])
     return LogReading(results=results.kept, issues=tally.issues(), kind="serving")
+
+
+def _whole(lines: Iterable[TextLine], tally: IssueTally) -> str:
+    texts, size = [], 0
+    for line in joined(lines):
+        size += len(line.text) + 1
+        if size > _MOST_TEXT:
+            tally.note("too long", f"only the first {_MOST_TEXT >> 20} MiB are read")
+            break
+        texts.append(line.text)
+    return "\n".join(texts)
 
 
 def _note_other_text(tally: IssueTally, text: str) -> None:

@@ -99,8 +99,7 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
     if text.lstrip().startswith("["):
         prefix, text = _logger_groups(prefix, text)
     elif server := _SERVER.search(own_words(text[:_LONGEST_LEAD])):
-        time_ns, level = parse_time(server["time"]), server["level"].lower()
-        prefix = prefix._replace(time_ns=time_ns, level=level, of_server=True)
+        prefix = prefix._replace(time_ns=parse_time(server["time"]), level=server["level"].lower(), of_server=True)
         # A label of an unknown launcher may precede the prefix. A progress bar is part of the text.
         text = text[server.end() :] if _BAR not in text[: server.start()] else text
     if prefix.is_logger:

@@ -38,6 +38,9 @@ _HEAD = 4096
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
+_JOINED = 64 << 10
+
+
 class TextLine(NamedTuple):
     """A line without its line ending. ``number`` counts line feeds, as in an editor.
 
@@ -84,6 +87,23 @@ def read_lines(
     else:
         for number, line in enumerate(source, 1):
             yield line if isinstance(line, TextLine) else TextLine(number, line.rstrip("\r\n"))
+
+
+def joined(lines: Iterable[TextLine]) -> Iterator[TextLine]:
+    """Join ``lines`` to pieces of at least ``_JOINED`` characters, for texts in which line feeds have no meaning. A
+    line of one character takes a hundred times the memory of its text.
+    """
+    texts: list[str] = []
+    size = number = 0
+    for line in lines:
+        number = number or line.number
+        texts.append(line.text)
+        size += len(line.text) + 1
+        if size >= _JOINED:
+            yield TextLine(number, "\n".join(texts), line.ended)
+            texts, size, number = [], 0, 0
+    if texts:
+        yield TextLine(number, "\n".join(texts), line.ended)
 
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
