@@ -22,6 +22,7 @@ from perftool.readers.files.companions import (
     is_named_like_companion,
     is_named_like_dump,
     is_named_like_measurement,
+    is_named_like_unread,
 )
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
@@ -316,6 +317,8 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     for file in everything:
         if _must_be_read(file) and not is_kept(file) and wanted.allows(str(file)):
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
+        elif is_named_like_unread(file) and not file.name.startswith(".") and wanted.allows(str(file)):
+            unreadable[str(file)] = "its ending is not known"
         elif file.is_symlink() and not (is_trace_name(file.name) or file.exists()) and wanted.allows(str(file)):
             # It may lead to the folder of a rank, or to a profiler table.
             unread.append(irregular_text(file))
@@ -430,6 +433,7 @@ def is_other_name(name: str) -> bool:
         (_OTHER_NAME.search(name) is not None or (name.lower().endswith((".gz", ".zst")) and rank_of(name) is not None))
         and not name.lower().endswith(_OTHER_KINDS)
         and not is_named_like_companion(name)
+        and not is_named_like_unread(name)
     )
 
 

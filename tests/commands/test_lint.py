@@ -417,6 +417,42 @@ def test_a_gate_reads_compressed_pages(run: Run) -> None:
     assert "ttft_ms is 100 ms" in run.out
 
 
+@pytest.mark.parametrize("name", ["METRICS_AFTER.TXT", "metrics_after.txt.xz", "metrics_after.txt.bz2",
+                                  "metrics_after.txt.1", "metrics_after.txt~"])  # fmt: skip
+def test_a_gate_drops_no_page_in_silence(run: Run, name: str) -> None:
+    trace("folder/metrics_before.txt", PAGE)
+    after = PAGE + "vllm:time_to_first_token_seconds_count 1.0\nvllm:time_to_first_token_seconds_sum 0.1\n"
+    trace(f"folder/{name}", after)
+    lint = ("lint", "folder", "--budget", "ttft_ms<=60", "--select", "SRV202")
+    if name.isupper():
+        assert run(*lint) == 1
+        assert "ttft_ms is 100 ms" in run.out
+        return
+    assert run(*lint) == 2
+    assert f"folder/{name}: not read: its ending is not known" in run.err
+    assert run("analyze", "folder", "--select", "SRV202") == 0
+    assert f"folder/{name} was not read: its ending is not known" in run.err
+
+
+@pytest.mark.parametrize("name", ["Server.LOG", "server.log.1", "server.log.gz", "server.log.2.gz", "server.log.xz"])
+def test_a_gate_drops_no_log_in_silence(run: Run, name: str) -> None:
+    load = "Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 2 reqs"
+    text = f"INFO 11-23 14:00:10 [l.py:335] {load}\n".encode()
+    trace("folder/bench.json", json.dumps({"completed": 1000, "mean_ttft_ms": 50}))
+    Path("folder", name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    lint = ("lint", "folder", "--budget", "output_tokens_per_s>=500", "--select", "TRC,BUD")
+    assert run(*lint) == (2 if name.endswith(".xz") else 1)
+    assert ("its ending is not known" in run.err) == name.endswith(".xz")
+
+
+def test_an_older_part_of_a_log_is_no_replica(run: Run) -> None:
+    for name, at in (("server.log", "14:00:30"), ("server.log.1", "14:00:20")):
+        load = "Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 280.0 tokens/s, Running: 2 reqs"
+        trace(f"folder/{name}", f"INFO 11-23 {at} [l.py:335] Engine 000: {load}\n")
+    assert run("lint", "folder", "--budget", "output_tokens_per_s>=500", "--select", "TRC,BUD") == 2
+    assert "folder/server.log.1: the log of another run of the server is not used" in run.err
+
+
 def test_a_gate_adds_the_rates_of_replicas_only(run: Run) -> None:
     def log(name: str, day: int, rate: int) -> str:
         load = f"Avg generation throughput: {rate}.0 tokens/s, Running: 2 reqs, Preemptions: 1"

@@ -27,23 +27,34 @@ _PLAIN_MEASUREMENTS = (
     "*metrics*.txt", "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
     "*_[01][0-9][0-3][0-9]_[0-9]*_*.jsonl",
 )  # fmt: skip
-_MEASUREMENTS = tuple(name + end for name in _PLAIN_MEASUREMENTS for end in ("", ".gz", ".zst"))
+_COMPRESSED = ("", ".gz", ".zst")
+_MEASUREMENTS = tuple(name + end for name in _PLAIN_MEASUREMENTS for end in _COMPRESSED)
+# Programs that rotate logs number the older ones.
+_PLAIN_LOGS = ("*.log", "*.log.[0-9]", "*.log.[0-9][0-9]")
+_LOGS = tuple(name + end for name in _PLAIN_LOGS for end in _COMPRESSED)
+# Endings of logs and measurements that are not read: other compressions, and copies.
+_UNREAD_ENDS = (".xz", ".bz2", ".lzma", ".lz4", ".br", ".7z", ".zip", ".z", ".bak", ".old", ".orig", "~")
 # Name patterns of files next to a trace: logs, metrics files (also numbered), configuration, flight-recorder dumps,
 # files of Gaudi's profiler, and benchmark results.
 COMPANIONS = (
-    "*.log", "pytorch_log*.txt", "*fallback*.txt", "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env",
+    *_LOGS, "pytorch_log*.txt", "*fallback*.txt", "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env",
     "env.txt", "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv", "*metrics*.json",
     "*metrics*.json.*", *_MEASUREMENTS,
 )  # fmt: skip
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(translate(os.path.normcase(pattern)) for pattern in patterns))
+    """A pattern for the names that match one of ``patterns``, in capital or small letters on all systems."""
+    return re.compile("|".join(translate(pattern) for pattern in patterns), re.IGNORECASE)
 
 
 _COMPANION, _MEASUREMENT = _any_of(COMPANIONS), _any_of(_MEASUREMENTS)
+_UNREAD = _any_of(
+    name + end for name in (*_PLAIN_LOGS, *_PLAIN_MEASUREMENTS) for end in (*_UNREAD_ENDS, ".[0-9]", ".[0-9][0-9]")
+)
+_ROTATED = re.compile(r".*\.log\.\d+(?:\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
 # Dumps of the flight recorder, one for each rank.
-_DUMP = re.compile(r"(?:nccl|comm_lib)_trace_rank_.*", re.DOTALL)
+_DUMP = re.compile(r"(?:nccl|comm_lib)_trace_rank_.*", re.IGNORECASE | re.DOTALL)
 # Words that describe the kind of a file rather than its run.
 _GENERIC = {
     "console", "output", "out", "stdout", "stderr", "err", "log", "logs", "main", "run", "job", "train", "training",
@@ -75,17 +86,28 @@ def companions_among(files: Iterable[Path]) -> list[str]:
 
 def is_named_like_companion(path: str | Path) -> bool:
     """Whether the name of ``path`` matches COMPANIONS."""
-    return _COMPANION.fullmatch(os.path.normcase(os.path.basename(path))) is not None
+    return _COMPANION.fullmatch(os.path.basename(path)) is not None
 
 
 def is_named_like_dump(path: str | Path) -> bool:
     """Whether ``path`` is named like a rank's flight-recorder dump, whatever the file contains."""
-    return _DUMP.fullmatch(os.path.normcase(os.path.basename(path))) is not None
+    return _DUMP.fullmatch(os.path.basename(path)) is not None
 
 
 def is_named_like_measurement(path: str | Path) -> bool:
     """Whether ``path`` is named like a metrics page or a benchmark result, whatever it contains."""
-    return _MEASUREMENT.fullmatch(os.path.normcase(os.path.basename(path))) is not None
+    return _MEASUREMENT.fullmatch(os.path.basename(path)) is not None
+
+
+def is_named_like_unread(path: str | Path) -> bool:
+    """Whether ``path`` is named like a log or a measurement, but with an ending that is not read."""
+    name = os.path.basename(path)
+    return _UNREAD.fullmatch(name) is not None and _COMPANION.fullmatch(name) is None
+
+
+def is_rotated(path: str | Path) -> bool:
+    """Whether ``path`` is named like an older part of a log."""
+    return _ROTATED.fullmatch(os.path.basename(path)) is not None
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, MetricsPage
+from perftool.readers.files.companions import is_rotated
 from perftool.readers.serving.chosen import chosen_result, first_and_last
 from perftool.readers.text.log_time import is_dated
 from perftool.units import NS_PER_S, format_count
@@ -39,13 +40,18 @@ def unused(files: Sequence[Served]) -> list[list[str]]:
 
 def older_logs(logs: Sequence[tuple[str, LogReading]]) -> list[str | None]:
     """For each of ``logs`` (a path and its contents), a clause if it is of an earlier run of the server and not used.
-    The statistics of replicas overlap in time with those of the newest log. Logs without dates are used.
+    The statistics of replicas overlap in time with those of the newest log. Older parts of a rotated log do not. Logs
+    without dates are used.
     """
     times = [[one.time_ns for one in log.intervals if one.time_ns and is_dated(one.time_ns)] for _, log in logs]
     dated = [(max(found), path, min(found)) for (path, _), found in zip(logs, times, strict=True) if found]
     _, newest, first = max(dated, default=(0, "", 0))
     clause = f"the log of another run of the server is not used, because the newest one, {newest}, is used"
-    return [clause if found and max(found) < first - _INTERVAL_NS else None for found in times]
+    apart = [0 if is_rotated(path) else _INTERVAL_NS for path, _ in logs]
+    return [
+        clause if found and max(found) < first - interval else None
+        for found, interval in zip(times, apart, strict=True)
+    ]
 
 
 def _results(files: Sequence[Served]) -> Iterator[list[str]]:
