@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 
+# Folders differ between machines, so only the file name is kept.
+_FOLDERS = re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][^\\/\s:,()'\"<>]+)*[\\/](?=[^\\/\s:,()'\"<>]+)")
 # Patterns for text that changes between runs, and their replacements, which are applied in this order.
 _VOLATILE = (
-    # Folders differ between machines, so only the file name is kept.
-    (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][^\\/\s:,()'\"<>]+)*[\\/](?=[^\\/\s:,()'\"<>]+)"), ""),
     (re.compile(r"0x[0-9a-fA-F]+"), "#"),
     (re.compile(r"\b(pid|tid|rank|step|iter|stream|thread|node|worker|host)([-_ :=#]*)\d+", re.I), r"\1\2#"),
     # Hashes in the names of generated kernels and graphs.
@@ -17,22 +17,46 @@ _VOLATILE = (
     # Counters and sizes, but not digits in a word such as conv2d or fwd_f32.
     (re.compile(r"(?<![A-Za-z0-9])\d+(?:\.\d+)?(?![A-Za-z])"), "#"),
 )
+# The endings of the names of inputs. Their numbers count: who accepts damage in a file of rank 0 has not accepted it in
+# that of rank 1.
+_INPUTS = tuple(
+    f".{name}{packed}"
+    for name in ("json", "jsonl", "csv", "log", "txt", "prom", "hltv", "part")
+    for packed in ("", ".gz", ".zst")
+)
+_BETWEEN_NAMES = re.compile(r"([\s/\\:,()]+)")
 # PyTorch's own name for a trace: host, process, time.
 _KINETO_NAME = re.compile(r".+_\d+\.\d+(\.pt\.trace\.json(?:\.gz)?)", re.DOTALL)
 
 
 def normalised(subject: str) -> str:
-    """Replace addresses, hashes, counters, ranks, pids and the like in ``subject`` by ``#``, and remove folders."""
+    """Replace addresses, hashes, counters, ranks, pids and the like in ``subject`` by ``#``, and remove folders. Names
+    of inputs stay, except those that PyTorch chose."""
+    done, before = "", ""
+    for word in _BETWEEN_NAMES.split(_FOLDERS.sub("", subject)):
+        if word.lower().endswith(_INPUTS):
+            done, before = f"{done}{_without_volatile(before)}{_stable_name(word)}", ""
+        else:
+            before += word
+    return done + _without_volatile(before)
+
+
+def _without_volatile(text: str) -> str:
     for pattern, replacement in _VOLATILE:
-        subject = pattern.sub(replacement, subject)
-    return subject
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _stable_name(name: str) -> str:
+    """The ``name`` of a file, without the host, process and time in a name that PyTorch chose."""
+    found = _KINETO_NAME.fullmatch(name)
+    return f"*{found[1]}" if found else name
 
 
 def normalised_file(file: str) -> str:
-    """``file`` with forward slashes, with ``#`` for numbers, and without the host name in PyTorch's trace names."""
+    """``file`` with forward slashes, and with a stable name."""
     folder, slash, name = file.replace("\\", "/").rpartition("/")
-    found = _KINETO_NAME.fullmatch(name)
-    return re.sub(r"\d+", "#", f"{folder}{slash}{f'*{found[1]}' if found else name}")
+    return f"{folder}{slash}{_stable_name(name)}"
 
 
 def fingerprint(code: str, subject: str, file: str | None = None) -> str:
