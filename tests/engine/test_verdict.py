@@ -805,6 +805,23 @@ def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -
     assert f"Time by function, outside PyTorch, backward pass included: {named}" in said
 
 
+def test_work_that_counts_for_two_functions_is_not_divided_among_them(tmp_path: Path) -> None:
+    """A gradient that is differentiated again counts for the function that computes it, and for the forward pass."""
+
+    def work(name: str, at: int, dur: int, number: int) -> Event:
+        return x(name, at, dur, **{"Sequence number": number})
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1),
+        python("run.py(3): energy", 0, 2000, 2), work("aten::norm", 0, 2000, 1),
+        work("autograd::engine::evaluate_function: NormBackward0", 2000, 4000, 1), work("aten::mul", 2000, 4000, 2),
+        work("autograd::engine::evaluate_function: MulBackward0", 6000, 4000, 2), x("aten::mul", 6000, 4000),
+    ]))  # fmt: skip
+
+    assert "Time by function" not in context_of(path)
+
+
 def test_the_forward_of_modules_has_no_second_sentence(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document([

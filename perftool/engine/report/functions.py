@@ -58,7 +58,8 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
 
     The sentence is empty if the recording has no stacks, or if the functions say little about the time. That is the
     case if the largest function has a small share, if a function that is called at most once per step has nearly all of
-    the time, or if all functions are ``forward`` methods of modules (which have their own sentence).
+    the time, if all functions are ``forward`` methods of modules (which have their own sentence), or if the same work
+    counts for several of them.
     """
     outermost, whole_ns, steps = _outermost(store)
     level = _dividing(outermost, whole_ns)
@@ -66,6 +67,9 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
     if not large or large[0].ns < _LARGEST * whole_ns or _is_all(large, whole_ns, steps):
         return "", ()
     if has_modules and all(one.line[2] == "forward" and not one.itself for one in large):
+        return "", ()
+    # A gradient that is itself differentiated counts for the function that computes it and for the forward pass.
+    if sum(one.ns for one in large) > whole_ns:
         return "", ()
     named = "; ".join(_named(one, whole_ns, steps if has_steps else 0) for one in large)
     included = ", backward pass included" if any(one.backward for one in large) else ""
