@@ -140,4 +140,4 @@ def test_the_short_answer_says_what_the_page_faults_may_be_part_of(tmp_path: Pat
     console = Console(width=160)
     with console.capture() as printed:
         print_answer(report, console)
-    assert "Keep freed memory (MALLOC_TRIM_THRESHOLD_ or jemalloc) (may overlap FUS120)" in printed.get()
+    assert "Set MALLOC_MMAP_MAX_=0 and a large MALLOC_TRIM_THRESHOLD_ (may overlap FUS120)" in printed.get()
