@@ -352,6 +352,20 @@ def test_the_recorded_line_of_a_call_is_named() -> None:
     assert lines(one)[:2] == [("train.py", 15, "main", 400_000), ("train.py", 14, "main", 200_000)]
 
 
+@pytest.mark.parametrize(("inside", "line"), [(True, 7), (False, 9)])
+def test_anomaly_detection_is_named_by_the_line_that_switches_it_on_or_else_by_the_backward_pass(
+    inside: bool, line: int
+) -> None:
+    switch = called("torch/autograd/anomaly_mode.py(113): __init__", 10, 5, 7)
+    pass_ = called("torch/autograd/__init__.py(243): backward", 100, 800, 9)
+    node = x("autograd::engine::evaluate_function: MulBackward0", 200, 600)
+    checks = [x(name, 300 + 100 * at, 50) for at, name in enumerate(("aten::isnan", "aten::_is_any_true"))]
+    main = function("train.py(3): train", 1, 990)
+    one = found("GAP115", step(1, 0, 1000), main, *([switch] if inside else []), pass_, node, *checks)
+
+    assert lines(one)[0][:3] == ("train.py", line, "train")
+
+
 def test_the_body_of_a_loop_counts_for_the_line_that_calls_it() -> None:
     body = [called("images.py(5): normalize", 10 + 20 * n, 18, 12) for n in range(20)]
     inner = [called("<built-in function sin>", 12 + 20 * n, 10, 6) for n in range(20)]
