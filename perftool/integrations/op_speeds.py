@@ -33,7 +33,8 @@ _BETWEEN = (
     "threshold_backward", "silu", "silu_backward", "sigmoid", "sigmoid_backward", "tanh", "tanh_backward", "add", "sub",
     "mul", "div", "sum", "cat", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
     "avg_pool2d_backward", "upsample_nearest2d", "upsample_nearest2d_backward", "upsample_bilinear2d",
-    "upsample_bilinear2d_backward", "reflection_pad2d", "reflection_pad2d_backward",
+    "upsample_bilinear2d_backward", "reflection_pad2d", "reflection_pad2d_backward", "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward", "avg_pool3d", "avg_pool3d_backward",
 )  # fmt: skip
 # Factors that have to be named. They are the last arguments.
 _FACTORS = {"addmm": ("beta", "alpha"), "baddbmm": ("beta", "alpha"), "add": ("alpha",), "sub": ("alpha",)}
@@ -42,6 +43,8 @@ _WEIGHTS, _WEIGHT_GRADIENTS = {"convolution": 1, "addmm": 2}, {"convolution_back
 _EVENT = re.compile(
     rb'"name": "aten::(%b)"[^{}]*?"dur": ([\d.]+)[^{}]*"args": (\{[^{}]*\})' % "|".join(_PRODUCTS + _BETWEEN).encode()
 )
+# The layouts with channels last, by the number of dimensions: images and volumes.
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 _TYPES = {"float": torch.float32, "long int": torch.int64, "bool": torch.bool}
 _LIST = "TensorList"
 # The first part of a trace shows which ops are long, because steps are alike.
@@ -75,15 +78,15 @@ class _Op:
 
     @property
     def is_image(self) -> bool:
-        """Whether the first operand has four dimensions, and some operand of this rank has not yet the channels_last
-        layout."""
+        """Whether the first operand has the dimensions of an image or a volume, and some operand of this rank has not
+        yet the channels_last layout."""
         operands = [
             (size[0], stride[0]) if kind == _LIST else (size, stride)
             for size, stride, kind in zip(self.dims, self.strides, self.types, strict=True)
             if size
         ]
-        return self.rank == 4 and any(
-            len(size) == len(stride) == 4 and size[1] > 1 and stride[1] != 1 for size, stride in operands
+        return self.rank in _CHANNELS_LAST and any(
+            len(size) == len(stride) == self.rank and size[1] > 1 and stride[1] != 1 for size, stride in operands
         )
 
     @property
@@ -115,7 +118,7 @@ class _Repeated:
 
 @dataclass(frozen=True)
 class _Way:
-    """A way to compute an op: the data type of the operands, and whether images are in channels_last layout."""
+    """A way to compute an op: the data type of the operands, and whether images and volumes are in channels_last."""
 
     key: str
     dtype: torch.dtype
@@ -226,7 +229,7 @@ def _argument(op: _Op, way: _Way, size: Sequence[Any], stride: Sequence[Any], ki
     if kind not in _TYPES:
         return None
     is_cast = kind == "float" and (op.name in _PRODUCTS or len(size) == op.rank > 1)
-    return _operand(size, stride, way.dtype if is_cast else _TYPES[kind], way.channels_last and len(size) == 4)
+    return _operand(size, stride, way.dtype if is_cast else _TYPES[kind], way.channels_last)
 
 
 def _operand(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, channels_last: bool) -> torch.Tensor:
@@ -235,4 +238,6 @@ def _operand(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, cha
         raise MemoryError
     # Random numbers would change the state of the program's generator. Indices must be small.
     operand = torch.full([elements], int(dtype is not torch.int64), dtype=dtype).as_strided(size, stride)
-    return operand.contiguous(memory_format=torch.channels_last) if channels_last else operand
+    if channels_last and len(size) in _CHANNELS_LAST:
+        return operand.contiguous(memory_format=_CHANNELS_LAST[len(size)])
+    return operand

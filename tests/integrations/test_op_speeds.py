@@ -71,6 +71,28 @@ def test_each_op_has_a_time_for_each_way(trace: Path) -> None:
 
 
 @pytest.mark.usefixtures("every_op")
+def test_ops_on_volumes_have_a_time_for_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = nn.Sequential(nn.Conv3d(4, 4, 3, padding=1), nn.BatchNorm3d(4), nn.MaxPool3d(2))
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        step(torch.randn(2, 4, 4, 6, 6)).sum().backward()
+    recorded.export_chrome_trace(str(tmp_path / "trace.json"))
+    converted: list[bool] = []
+
+    def seen(work: Any, *_: Any, **__: Any) -> float:
+        work()
+        converted.append(work.args[0].is_contiguous(memory_format=torch.channels_last_3d))
+        return 1e-6
+
+    monkeypatch.setattr(module, "least_time", seen)
+    rows = op_speeds(tmp_path / "trace.json", bf16=False)
+    names = ("convolution", "native_batch_norm", "native_batch_norm_backward", "max_pool3d_with_indices",
+             "max_pool3d_with_indices_backward")  # fmt: skip
+    found = {row["name"]: [key for key in row if key in WAYS] for row in rows}
+    assert all(found[f"aten::{name}"] == [WAYS[0], WAYS[2]] for name in names), found
+    assert converted.count(True) == sum(WAYS[2] in ways for ways in found.values())
+
+
+@pytest.mark.usefixtures("every_op")
 def test_without_bf16_only_the_layouts_differ(trace: Path) -> None:
     found = {row["name"]: row for row in op_speeds(trace, bf16=False)}
     assert "aten::mm" not in found

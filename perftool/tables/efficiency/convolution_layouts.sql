@@ -1,7 +1,7 @@
--- One row per image convolution that oneDNN computes on a CPU, with the memory layout of its input.
+-- One row per convolution of images or volumes that oneDNN computes on a CPU, with the memory layout of its input.
 --
 -- oneDNN stores the channels of a pixel together (NHWC). It converts NCHW inputs to NHWC, and the result back to NCHW,
--- unless the filters are already in NHWC.
+-- unless the filters are already in NHWC. The same applies to volumes (NDHWC and NCDHW).
 --
 -- absent: the CPU is not the device, or strides are not recorded (record_shapes=True)
 -- needs: ops, _cpu_runs
@@ -13,7 +13,8 @@
 -- column input_types: VARCHAR, ops.input_types
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, duration in ns
--- column channels_apart: BOOLEAN, whether input and filters have NCHW layout; NULL where their strides are not recorded
+-- column dimensions: BIGINT, dimensions of the input: 4 for images, 5 for volumes
+-- column channels_apart: BOOLEAN, whether input and filters are NCHW or NCDHW; NULL if their strides are unknown
 WITH convolutions AS (
     SELECT o.*, json_extract(r.args, '$."Input Strides"') AS strides, o.name = 'aten::mkldnn_convolution' AS forward
     FROM ops AS o JOIN (FROM _cpu_runs) USING (rank) JOIN raw AS r ON r.rowid = o.id
@@ -28,7 +29,8 @@ named AS (SELECT *, try_cast(sizes[1] AS INTEGER[])::BIGINT[] AS size, try_cast(
                     try_cast(strides[2] AS BIGINT[]) AS filter_stride FROM laid_out)
 -- With a single channel or pixel, both layouts are the same. A single row of pixels comes from a one-dimensional
 -- convolution, whose tensors have no channels_last layout.
-SELECT id, rank, name, input_dims, input_types, ts, dur,
-       size[2] > 1 AND least(size[3], size[4]) > 1 AND stride[4] = 1 AND stride[2] = size[3] * size[4]
-       AND NOT (filter_stride[2] = 1 AND filter[3] * filter[4] > 1) AS channels_apart
-FROM named WHERE len(size) = 4
+SELECT id, rank, name, input_dims, input_types, ts, dur, len(size) AS dimensions,
+       size[2] > 1 AND list_product(size[3:]) > list_max(size[3:]) AND stride[-1] = 1
+       AND stride[2] = list_product(size[3:])
+       AND NOT (filter_stride[2] = 1 AND list_product(filter[3:]) > 1) AS channels_apart
+FROM named WHERE len(size) IN (4, 5)

@@ -11,5 +11,5 @@
 -- column input_dims: VARCHAR, shapes of the inputs as JSON without spaces
 -- column fp32_ns: BIGINT, time of a call with the data types and layouts of the recording
 -- column bf16_ns: BIGINT, time of a call in BF16; NULL if not measured
--- column fp32_channels_last_ns: BIGINT, time of a call with images in channels_last layout; NULL if not measured
--- column bf16_channels_last_ns: BIGINT, time of a call in BF16 with images in channels_last layout; NULL if not measured
+-- column fp32_channels_last_ns: BIGINT, time of a call in channels_last (volumes: channels_last_3d); NULL if not measured
+-- column bf16_channels_last_ns: BIGINT, time of a call in BF16 and in that layout; NULL if not measured
