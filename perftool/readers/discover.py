@@ -363,7 +363,9 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     unreadable_there = [file for file in remaining if is_elsewhere(file) and not _is_text(file)]
     remaining = [file for file in (*remaining, *texts) if not is_elsewhere(file) and wanted.allows(file)]
     beside = set(texts)
-    kept = _of_run([file for file in remaining if file in beside], picked.files or profiled.files or files)
+    # If there is no trace, damaged ones may still show whose files these are. Texts, such as JSON dumps, are no traces.
+    of_run = picked.files or profiled.files or [file for file in files if not _is_text(file)]
+    kept = _of_run([file for file in remaining if file in beside], of_run)
     foreign = beside.difference(kept.files)
     remaining = [file for file in remaining if file not in foreign]
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from perftool.errors import InputError
 from perftool.model.hpu_ops import is_registered, unsupported
 from perftool.model.inputs import OLDER_START, UNREAD, UNUSED, ImportIssue, InputFile
 from perftool.model.nodes import GraphNode, NodeRun
@@ -57,6 +58,25 @@ def read_text(path: str) -> Reading:
     size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)
     with local_copy(path) as place:
         return Reading(shown, size, text_input.read(place))
+
+
+def with_one_dump_per_rank(readings: Sequence[Reading]) -> list[Reading]:
+    """Remove copies of flight-recorder dumps from ``readings``. Raise InputError if a rank has two different dumps,
+    because each shows its progress in a different hang."""
+    first: dict[int, Reading] = {}
+    kept = []
+    for one in readings:
+        ranks = one.reading.ranks if one.reading.kind == "flight_record" else ()
+        other = next((first[rank] for rank in ranks if rank in first), None)
+        if other is None:
+            first |= dict.fromkeys(ranks, one)
+            kept.append(one)
+        elif one.reading != other.reading:
+            raise InputError(
+                f"{other.path} and {one.path} are both dumps of rank {ranks[0]}; name the dumps of one hang, or leave "
+                "out the others with --exclude"
+            )
+    return kept
 
 
 def with_unused_noted(readings: Sequence[Reading], local: Collection[str]) -> list[Reading]:

@@ -241,6 +241,38 @@ def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
     assert report.verdict.headline == f"{first.message[:1].upper()}{first.message[1:]}."
 
 
+def write_hang(folder: Path, form: str = "pickle", last: int = 11) -> None:
+    """Write dumps in which ranks 0 and 1 wait in collective 12, and rank 2, whose dump has this ``form``, has called
+    ``last`` collectives."""
+    folder.mkdir()
+    for rank, calls in ((0, 12), (1, 12), (2, last)):
+        content = dumped(*(entry(number, "started" if number == 12 else "completed") for number in range(9, calls + 1)))
+        place = folder / f"nccl_trace_rank_{rank}"
+        if form == "json" and rank == 2:
+            place.with_suffix(".json").write_text(json.dumps(content))
+        else:
+            place.write_bytes(pickle.dumps(content, protocol=2))
+
+
+def test_a_rank_has_one_dump(tmp_path: Path) -> None:
+    write_hang(tmp_path / "old")
+    write_hang(tmp_path / "new", last=12)
+    with pytest.raises(InputError, match=r"new/nccl_trace_rank_2 and .*old/nccl_trace_rank_2 are both dumps of rank 2"):
+        analyze([str(tmp_path)])
+    # Copies do not count.
+    report = analyze([str(tmp_path / "old"), f"{tmp_path}/old/../old/nccl_trace_rank_2"])
+    assert [(read.rank, read.kind) for read in report.inputs] == [(rank, "flight_record") for rank in range(3)]
+
+
+@pytest.mark.parametrize("trace", [None, "rank0.json"])
+def test_dumps_in_both_forms_belong_together(trace: str | None, tmp_path: Path) -> None:
+    write_hang(tmp_path / "run", "json")
+    if trace:
+        (tmp_path / "run" / trace).write_text('{"traceEvents": [{"ph": "X", "name": "f", "ts": 1, "dur": 2}]}')
+    found = findings_of([str(tmp_path / "run")], HANGS)
+    assert [one.evidence["late_ranks"] for one in found] == [[2]]
+
+
 def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -> None:
     # Rank 3 made no further call. Rank 2 waits for rank 3 in their tp group, so it has not reached dp0, where rank 0
     # waits.

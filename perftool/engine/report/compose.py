@@ -41,7 +41,7 @@ from perftool.model.rule import Rule
 from perftool.readers.files.remote import shown_path
 from perftool.store.captures import read_capture
 from perftool.store.ranks import rank_of
-from perftool.store.readings import Reading, read_text
+from perftool.store.readings import Reading, read_text, with_one_dump_per_rank
 from perftool.store.requested_device import requested_device
 from perftool.store.trace_store import TraceStore
 
@@ -228,7 +228,7 @@ def read_texts(
     paths: Iterable[str], captures: Iterable[str] = (), device: str | None = None
 ) -> tuple[list[Reading], list[InputFile]]:
     """Read ``paths`` (logs, metrics, configuration), ``captures`` and ``device``. Return the readings and the files
-    that could not be read."""
+    that could not be read. Raise InputError if a rank has two flight-recorder dumps."""
     readings, failed = [] if device is None else [requested_device(device)], []
     wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]
     for path, read in wanted:
@@ -236,7 +236,7 @@ def read_texts(
             readings.append(read(path))
         except (InputError, *UNFORESEEN) as error:
             failed.append(unreadable(path, unexpected_input_error(path, error)))
-    return readings, failed
+    return with_one_dump_per_rank(readings), failed
 
 
 def require_input(store: TraceStore) -> None:

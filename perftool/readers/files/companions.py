@@ -127,7 +127,8 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
         reason = (
             _other_recording(path, read)
             or _other_name(path, chosen, others)
-            or _other_rank(path, ranks)
+            # A hang shows only in the dumps of all ranks.
+            or (None if kind == "flight_record" else _other_rank(path, ranks))
             or _other_device(kind, types)
         )
         if reason:
