@@ -213,16 +213,19 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
 
     def measure() -> None:
         peaks, speeds = Peaks({}, None), []
-        with suppress(OSError):
-            # The threads that this one starts inherit its name.
-            Path("/proc/thread-self/comm").write_text(_THREAD_NAME)
-        with suppress(Exception):
-            peaks = measured_peaks()
-            # Without instructions for BF16, a processor only emulates it.
-            bf16 = peaks.products.get("bf16", 0) > peaks.products.get("fp32", 0)
-            speeds = op_speeds(trace, bf16=bf16, is_over=lambda: bool(stopped) or is_urgent()) if trace else []
-        results.append((peaks, speeds))
-        ended.release()
+        try:
+            with suppress(Exception):
+                # The threads that this one starts inherit its name.
+                Path("/proc/thread-self/comm").write_text(_THREAD_NAME, encoding="ascii")
+            with suppress(Exception):
+                peaks = measured_peaks()
+                # Without instructions for BF16, a processor only emulates it.
+                bf16 = peaks.products.get("bf16", 0) > peaks.products.get("fp32", 0)
+                speeds = op_speeds(trace, bf16=bf16, is_over=lambda: bool(stopped) or is_urgent()) if trace else []
+        finally:
+            # The program waits for this, however the thread ends.
+            results.append((peaks, speeds))
+            ended.release()
 
     ended.acquire()
     _thread.start_new_thread(measure, ())
@@ -250,7 +253,7 @@ def _thread_names() -> Iterator[str]:
     with suppress(OSError):
         for task in os.listdir("/proc/self/task"):
             with suppress(OSError):
-                yield Path(f"/proc/self/task/{task}/comm").read_text().rstrip()
+                yield Path(f"/proc/self/task/{task}/comm").read_text(encoding="utf-8", errors="replace").rstrip()
 
 
 def _process_between(begin: _Process, end: _Process) -> dict[str, Any]:

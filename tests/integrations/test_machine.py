@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from threading import Thread
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from perftool.integrations import machine  # noqa: E402
 from perftool.integrations.activities import ProfilerAction  # noqa: E402
 from perftool.integrations.machine import Watch  # noqa: E402
 
@@ -56,3 +58,14 @@ def test_without_a_step_before_the_profiler_nothing_is_counted() -> None:
     watch.schedule(1)
 
     assert "quiet" not in watch.facts()
+
+
+def test_the_program_does_not_wait_for_a_measurement_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exits() -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(machine, "measured_peaks", exits)
+    waiting = Thread(target=machine._measured, args=(None, bool), daemon=True)
+    waiting.start()
+    waiting.join(20)
+    assert not waiting.is_alive()
