@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable
 
 from perftool.errors import MissingExtraError
+from perftool.integrations.own_warnings import warn
 
 try:
     import torch
@@ -28,5 +28,5 @@ def activities_here() -> set[ProfilerActivity]:
     if hpu is not None and hpu.is_available():
         found.add(ProfilerActivity.HPU)
         if os.environ.get("HABANA_PROFILE") == "0":
-            warnings.warn("HABANA_PROFILE=0 turns off the recording of device activity", stacklevel=3)
+            warn("HABANA_PROFILE=0 turns off the recording of device activity", stacklevel=3)
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
@@ -16,6 +15,7 @@ from perftool.integrations.activities import ProfilerActivity, activities_here, 
 from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.machine import Schedule, Watch
+from perftool.integrations.own_warnings import warn
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
 from perftool.integrations.recording import analyze_trace, errors_become_warnings, show
@@ -140,7 +140,7 @@ class HPUProfiler(_PyTorchProfiler):
             # A forked child leaves the recording to this process.
             return
         if self.profiler is not None and not self._home.here:
-            warnings.warn("perftool: a recording can only be saved by the thread that started it", stacklevel=2)
+            warn("perftool: a recording can only be saved by the thread that started it", stacklevel=2)
             return
         with self._endings.undisturbed(), errors_become_warnings("the recording could not be saved"):
             self._watch.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -18,6 +17,7 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Watch
 from perftool.integrations.modes import unseen_by_modes
+from perftool.integrations.own_warnings import warn
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
 from perftool.integrations.saving import save_trace
@@ -109,7 +109,7 @@ class Recording:
         if os.getpid() != self._owner:
             return
         if not self.traces and error is None:
-            warnings.warn(self._nothing(), stacklevel=2)
+            warn(self._nothing(), stacklevel=2)
         elif error is None and not self._quiet and rank_here() in (None, 0):
             with errors_become_warnings("the recording could not be analysed"):
                 show(self.report, self.traces[-1])
@@ -119,7 +119,7 @@ class Recording:
         if os.getpid() != self._owner:
             return
         if not self._home.here:
-            warnings.warn("perftool: step() has no effect in a thread that is not recorded", stacklevel=2)
+            warn("perftool: step() has no effect in a thread that is not recorded", stacklevel=2)
             return
         self._steps += 1
         with self._endings.undisturbed(), errors_become_warnings("the profiler failed"), unseen_by_modes():
@@ -129,7 +129,7 @@ class Recording:
         """Stop, and save what is still being recorded. Further calls do nothing."""
         if self._running and os.getpid() == self._owner:
             if not self._home.here:
-                warnings.warn("perftool: a recording can only be saved by the thread that started it", stacklevel=2)
+                warn("perftool: a recording can only be saved by the thread that started it", stacklevel=2)
                 return
             self._running = False
             failing = errors_become_warnings("the recording could not be saved")
@@ -193,7 +193,7 @@ def errors_become_warnings(what: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
         if is_interrupt(error):
             raise KeyboardInterrupt from None
-        warnings.warn(f"perftool: {what} ({type(error).__name__}: {error})", stacklevel=3)
+        warn(f"perftool: {what} ({type(error).__name__}: {error})", stacklevel=3)
 
 
 def _schedule(wait: int, warmup: int, active: int, repeat: int) -> Callable[[int], ProfilerAction]:

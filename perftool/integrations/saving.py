@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 from perftool.errors import PerfToolError, is_interrupt
 from perftool.integrations.activities import torch_profiler
 from perftool.integrations.call_lines import NO_CALLS, Calls, calls_of, with_lines
+from perftool.integrations.own_warnings import warn
 from perftool.model.own_code import INSTALLED_KEY
 from perftool.model.recorded_on import RECORDED_KEY
 from perftool.output_file import gzipped, whole_file
@@ -80,7 +80,7 @@ def _may_fail(missing: str) -> Iterator[None]:
             raise KeyboardInterrupt from None
         if missing:
             reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-            warnings.warn(f"perftool: the trace is saved without {missing} ({reason})", stacklevel=4)
+            warn(f"perftool: the trace is saved without {missing} ({reason})", stacklevel=4)
 
 
 def _extra(what: str, made: Callable[[], Made]) -> Made | None:
@@ -118,7 +118,7 @@ def _written(profiler: torch_profiler.profile, path: Path, folder_in: Callable[[
         if _is_whole(plain):
             _remove(cut)
             if folder != path.parent:
-                warnings.warn(f"perftool: {_why_not(path.parent)}; the trace goes to {plain}", stacklevel=3)
+                warn(f"perftool: {_why_not(path.parent)}; the trace goes to {plain}", stacklevel=3)
             return plain
         cut += [file for file in (plain, Path(f"{plain}.tmp")) if file.is_file() and file not in cut]
     cut.sort(key=lambda file: file.stat().st_size)
@@ -130,7 +130,7 @@ def _written(profiler: torch_profiler.profile, path: Path, folder_in: Callable[[
     plain = longest.with_name(name)
     os.replace(longest, plain)
     lost = f"the trace is truncated; the part that was written is in {plain}"
-    warnings.warn(f"perftool: {_why_not(path.parent)}; {lost}", stacklevel=3)
+    warn(f"perftool: {_why_not(path.parent)}; {lost}", stacklevel=3)
     return plain
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import warnings
@@ -98,11 +99,24 @@ def test_an_exception_in_the_block_passes_and_the_recording_is_saved(
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_block_that_ends_early_by_an_exception_gets_no_warning(tmp_path: Path) -> None:
+def test_a_block_that_ends_early_by_an_exception_gets_no_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(KeyboardInterrupt), perftool.profile(tmp_path) as prof:
         work(prof, 1, then=KeyboardInterrupt)
 
     assert prof.traces == []
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_does_not_end_the_block(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with perftool.profile(tmp_path / "gone", quiet=True, wait=0, active=2) as prof:
+        (tmp_path / "gone").rmdir()
+        work(prof, 3)
+
+    assert f"{tmp_path / 'gone'} no longer exists; the trace goes to {prof.traces[0].parent}" in capsys.readouterr().err
+    shutil.rmtree(prof.traces[0].parent)
 
 
 def test_too_few_steps_give_a_warning(tmp_path: Path) -> None:
