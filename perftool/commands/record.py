@@ -22,7 +22,7 @@ from perftool.commands.analyze import show_report_on
 from perftool.commands.options import NO_VALUE, ColorOption, Quiet, time_option
 from perftool.commands.output import print_notes
 from perftool.errors import InputError, OutputClosedError, PerfToolError
-from perftool.integrations.record.plan import ACTIVE, STAGES, STEPS_FROM, WAIT, WARMUP, Note, Plan
+from perftool.integrations.record.plan import ACTIVE, OWN_TRACE, STAGES, STEPS_FROM, WAIT, WARMUP, Note, Plan
 from perftool.model.choices import Color
 
 _LOOK_S = 0.3
@@ -117,12 +117,13 @@ def record(
         left = plan.notes_left()
     made = _made(left, _traces(place))
     sys.stdout.flush()
+    moved = [one.trace for one in left if one.text == OWN_TRACE and one.trace and not os.path.isfile(one.trace)]
     if not quiet or not made:
-        print_notes(_notes(left, made, code), color)
+        print_notes(_notes(left, made, moved, code), color)
     if made and report:
         with _program_first(code):
             show_report_on([str(path) for path in made], color)
-    raise typer.Exit(code if code or made or keep_code else InputError.exit_code)
+    raise typer.Exit(code if code or made or moved or keep_code else InputError.exit_code)
 
 
 @contextmanager
@@ -179,9 +180,12 @@ class _Estimate:
         return bool(texts)
 
 
-def _notes(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
+def _notes(left: Sequence[Note], made: Sequence[Path], moved: Sequence[str], code: int) -> list[str]:
     texts = dict.fromkeys(one.text for one in left if one.text and one.stage in ("saved", "explained"))
-    lines = [*texts, *(f"wrote {path}" for path in made)] if made else [why_nothing(left, code)]
+    lines = [*texts, *(f"wrote {path}" for path in made)] if made or moved else [why_nothing(left, code)]
+    if moved:
+        others = f" (as are {len(moved) - 1:,} others)" if moved[1:] else ""
+        lines.append(f"the program wrote {moved[0]}, which is no longer there{others}")
     return [f"habana_perf_tool: {text}" for text in lines]
 
 

@@ -176,10 +176,10 @@ def test_only_regular_files_are_notes_or_traces(tmp_path: Path) -> None:
     assert "nothing was recorded" in done.stderr
 
 
-def test_a_long_file_of_notes_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_file_of_notes_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "_LONGEST_FILE", 1000)
-    (tmp_path / "7.json").write_text("".join(f'{{"stage": "ready", "text": "{n}"}}\n' for n in range(40)))
-    assert Plan(str(tmp_path), str(tmp_path)).notes_left() == []
+    (tmp_path / "7.json").write_text("".join(f'{{"stage": "ready", "text": "{n:02}"}}\n' for n in range(40)))
+    assert Plan(str(tmp_path), str(tmp_path)).notes_left() == [Note("ready", f"{n:02}") for n in range(1000 // 33)]
 
 
 # Leaves a process behind that keeps filling the folder of notes for 8 seconds.
@@ -452,6 +452,18 @@ def test_a_program_keeps_its_own_profiler(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "True\n")
     assert "the program ended before it wrote its own recording; `record` wrote it" in done.stderr
     assert recorded(tmp_path)
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_trace_that_the_program_writes_counts_wherever_it_is(tmp_path: Path, moves: bool) -> None:
+    writes = "mine.export_chrome_trace(path='own.json')\n" + "import os; os.rename('own.json', 'kept.json')\n" * moves
+    done = run(tmp_path, OWN + writes)
+
+    assert done.returncode == 0
+    assert f"wrote {tmp_path / 'own.json'}{', which is no longer there' * moves}\n" in done.stderr
+    assert "nothing was recorded" not in done.stderr
+    assert "`record` wrote it" not in done.stderr
+    assert not list((tmp_path / "perftool_record").iterdir())
 
 
 def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Literal, cast, get_args
 
 from perftool.integrations.descriptors import Descriptor
 from perftool.integrations.own_errors import OwnErrorsHidden
-from perftool.readers.files.small_file import read_small
+from perftool.readers.files.small_file import read_beginning
 
 StepsFrom = Literal["auto", "optimizer", "loader", "forward"]
 STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
@@ -32,7 +32,10 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 _HAS_OPTIMIZER = ".optimizer"
 # Limits on the processes of a program and on the notes of a process, far above what occurs in practice.
 _MOST_FILES, _MOST_NOTES = 100_000, 100_000
-_LONGEST_FILE = 64 << 10
+# Of a longer file of notes, only the beginning is read: about 5,000 notes.
+_LONGEST_FILE = 1 << 20
+# The text of the note about a trace that the program's own profiler wrote.
+OWN_TRACE = "the program uses torch.profiler itself, so `record` does not record; the trace is the program's own"
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,10 @@ def _own_file(folder: str) -> int:
 
 def _whole_lines(file: Path) -> Iterator[bytes]:
     """Yield the complete lines of ``file``; a process may still be writing the last one. Yield none if the file
-    is a pipe or too long, because none of our processes creates such a file."""
+    is a pipe, because none of our processes creates one."""
     with suppress(OSError):
-        yield from (line for line in read_small(file, _LONGEST_FILE).splitlines(keepends=True) if line.endswith(b"\n"))
+        lines = read_beginning(file, _LONGEST_FILE).splitlines(keepends=True)
+        yield from (line for line in lines if line.endswith(b"\n"))
 
 
 def _note(line: bytes) -> Note | None:

@@ -13,7 +13,7 @@ from perftool.integrations.activities import ProfilerAction, torch_profiler
 from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.process import new_trace
-from perftool.integrations.record.plan import Note, Plan
+from perftool.integrations.record.plan import OWN_TRACE, Note, Plan
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 
@@ -21,7 +21,6 @@ _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 _OURS = "perftool.integrations.record.recorder"
 _SAVED_FOR_PROGRAM = "the program ended before it wrote its own recording; `record` wrote it"
 _LOST = "the program's own recording is lost: the program ended in a different thread from the one that recorded"
-_FOUND = "the program uses torch.profiler itself, so `record` does not record; this is the program's own trace"
 
 
 class ProgramProfilers:
@@ -53,7 +52,7 @@ class ProgramProfilers:
             with self._endings.delayed():
                 result = original(profiler, *args, **named)
                 with errors_become_warnings("the program's own recording could not be monitored"):
-                    notify(profiler, *args)
+                    notify(profiler, *args, **named)
             return result
 
         setattr(torch_profiler.profile, name, call)
@@ -85,12 +84,12 @@ class ProgramProfilers:
         self._running = False
         self._rest(profiler)
 
-    def _writes(self, profiler: torch_profiler.profile, path: str | os.PathLike[str] = "", *others: Any) -> None:
+    def _writes(self, profiler: torch_profiler.profile, path: str | os.PathLike[str], *_: Any, **__: Any) -> None:
         # If the disk is full, PyTorch raises no error and leaves no file.
         if os.path.isfile(path):
             self._written = _result(profiler)
             self._rest(profiler)
-            self._plan.note(Note("saved", _FOUND, os.path.abspath(path)))
+            self._plan.note(Note("saved", OWN_TRACE, os.path.abspath(path)))
 
     def _rest(self, profiler: torch_profiler.profile) -> None:
         """Stop watching if no recording can be lost."""

@@ -13,15 +13,21 @@ _BLOCK = 1 << 20
 
 def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
     """Read a regular file. Raise OSError for anything else (a device may have no end), or above ``most`` bytes."""
+    data = read_beginning(path, most + 1)
+    if len(data) > most:
+        raise OSError(0, f"larger than {most >> 20} MiB" if most >> 20 else f"larger than {most >> 10} KiB")
+    return data
+
+
+def read_beginning(path: Path, most: int) -> bytes:
+    """Read at most the first ``most`` bytes of a regular file. Raise OSError for anything else."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "not a regular file")
         # Read in blocks, because a single read would allocate the maximum, which is 64 MiB for a baseline.
         data = b""
-        while len(data) <= most and (block := file.read(_BLOCK)):
+        while block := file.read(min(_BLOCK, most - len(data))):
             data += block
-    if len(data) > most:
-        raise OSError(0, f"larger than {most >> 20} MiB" if most >> 20 else f"larger than {most >> 10} KiB")
     return data
 
 
