@@ -265,8 +265,15 @@ class _HeldSignals:
             number = self._arrived.pop(0)
             if self._resend is not None:
                 self._resend(number)
-            else:
+                continue
+            try:
                 self._handlers[number](number, sys._getframe())
+            except BaseException:
+                # Without us, Python would call the other handlers after this exception. Mark all of their signals
+                # first, because the handler of the first one may run at once, and raise an exception itself.
+                rest, self._arrived = self._arrived, []
+                list(map(ctypes.pythonapi.PyErr_SetInterruptEx, rest))
+                raise
 
 
 class _Watchman:

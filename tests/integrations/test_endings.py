@@ -49,6 +49,31 @@ def test_a_signal_while_a_recording_is_saved_waits(tmp_path: Path, then: str) ->
     assert ended(tmp_path, TERM, then) == (-signal.SIGTERM, True)
 
 
+def test_a_handler_that_raises_does_not_keep_other_handlers_from_running(tmp_path: Path) -> None:
+    then = """
+class Stop(Exception):
+    pass
+
+def stop(number, frame):
+    ran.append(number)
+    raise Stop
+
+ran, numbers = [], [signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM]
+for number in numbers:
+    signal.signal(number, stop)
+for begin in [True, False, False, False, False]:
+    try:
+        if begin:
+            with watched.undisturbed():
+                for number in numbers:
+                    os.kill(os.getpid(), number)
+    except Stop:
+        pass
+os._exit(len(ran))
+"""
+    assert ended(tmp_path, "pass", then)[0] == 3
+
+
 def test_a_main_thread_stuck_in_native_code_ends_by_its_signal(tmp_path: Path) -> None:
     assert ended(tmp_path, "pass", f"threading.Timer(0.1, lambda: {TERM}).start()\nstuck()") == (-signal.SIGTERM, False)
 
