@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Iterable, Iterator
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -36,6 +37,14 @@ _BEGUN = re.compile(
     "(?<![A-Za-z0-9])(?:" + "|".join(f"(?P<k{at}>{form})" for at, form in enumerate(_KINDS.values())) + ")", re.DOTALL
 )
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
+
+# A character as addresses, JSON or Python's ``repr`` encode it: ``%2F``, ``\u0026``, ``\n``. It may be encoded several
+# times. A sequence that sets a colour in a terminal counts as one character.
+_ENCODED = re.compile(
+    r"(?:\x1b|\\{1,8}(?:x1[bB]|u001[bB]|033|e)|%(?:25)*1[bB])\[[\d;]{0,20}[A-Za-z]"
+    r"|(?:%(?:25)*|\\{1,8}(?:x|u00))(?P<code>[0-9A-Fa-f]{2})|\\{1,8}(?P<letter>[abfnrtv0])"
+)
+_LINE_ENDS = {"n": "\n", "r": "\r"}
 
 REPLACEMENT = "redacted"
 # Characters that could continue a token that was truncated there.
@@ -95,11 +104,11 @@ _IN_WORDS = (
     r"|(?:api|access|auth|refresh|secret)[ \t]{1,4}token|pass[ \t]{1,4}(?:word|phrase))(?![\w.\-])"
 )
 # A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``, ``&amp;sig=``,
-# ``api_key[0]=``, ``<password>``. JSON, HTML and addresses may escape ``?``, ``&`` and ``=``.
+# ``api_key[0]=``, ``<password>``. HTML may escape ``&``.
 _NAMED = re.compile(
-    rf"""(?:(?P<lead>[?&]|\\{{1,8}}u0026|&amp;|%(?:25)*(?:26|3[fF]))|(?<![\w.\-]))(?P<name>{_IN_WORDS}|[\w.\-]+)"""
+    rf"""(?:(?P<lead>[?&]|&amp;)|(?<![\w.\-]))(?P<name>{_IN_WORDS}|[\w.\-]+)"""
     r"""(?:\[(?:\d{1,20}|[@*])\]|(?:\\*["'])?\]?)"""
-    r"""(?P<sep>\s*(?:[:|?]{2}=|[:+?!.]=|=>|[=:](?![=:])|(?:\\{1,8}u003|%(?:25)*3)[dD])\s*|\s*,\s*|\s+"""
+    r"""(?P<sep>\s*(?:[:|?]{2}=|[:+?!.]=|=>|[=:](?![=:]))\s*|\s*,\s*|\s+"""
     r"""|>(?=[^<>]{1,256}</))"""
 )
 # The start of a call that sets a variable, before the variable's name: ``os.environ.setdefault('``.
@@ -211,6 +220,14 @@ def secrets_in(text: str) -> Iterator[Found]:
         return
     # The system separates the arguments of a process by NUL.
     text = text.replace("\0", " ")
+    yield from _secrets_in(text)
+    decoded, origin = _decoded(text)
+    if len(decoded) < len(text):
+        for found in _secrets_in(decoded):
+            yield Found(origin(found.start), origin(found.end), found.kind, origin(found.last))
+
+
+def _secrets_in(text: str) -> Iterator[Found]:
     for found in _BEGUN.finditer(text):
         yield Found(*found.span(), _KIND_OF[found.lastgroup or ""])
     yield from _begun_in(text)
@@ -221,6 +238,23 @@ def secrets_in(text: str) -> Iterator[Found]:
             yield Found(*found.span("text"), found["scheme"])
     if _HINT.search(text):
         yield from _named_in(text)
+
+
+def _decoded(text: str) -> tuple[str, Callable[[int], int]]:
+    """Replace each encoded character in ``text``, and return the function that converts a position in the result to
+    the position in ``text``."""
+    parts: list[str] = []
+    ends: list[int] = []
+    removed = [0]
+    at = 0
+    for found in _ENCODED.finditer(text):
+        code, letter = found["code"], found["letter"]
+        parts += [text[at : found.start()], chr(int(code, 16)) if code else _LINE_ENDS.get(letter, " ")]
+        at = found.end()
+        removed.append(removed[-1] + len(found[0]) - 1)
+        ends.append(at - removed[-1])
+    decoded = "".join([*parts, text[at:]]) if parts else text
+    return decoded, lambda position: position + removed[bisect(ends, position)]
 
 
 def without_secrets(text: str) -> str:

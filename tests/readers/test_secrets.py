@@ -300,6 +300,19 @@ def test_harmless_texts_contain_no_secrets(text: str) -> None:
     assert [*secrets_in(text)] == []
 
 
+@pytest.mark.parametrize("encoded", [r"\n", r"\\n", r"\r\n", r"\x00", "%2F", "%20", "%252f", "\x1b[32m", r"\x1b[1;32m"])
+@pytest.mark.parametrize("form", [f"hf_{LONG}", f"Bearer {LONG}", f"Authorization: ApiKey {LONG}", f"pwd={LONG}"])
+def test_a_secret_after_an_encoded_character_is_found(form: str, encoded: str) -> None:
+    left = without_secrets(f"run('login{encoded}{form}')")
+    assert LONG not in left
+    assert left.startswith(f"run('login{encoded}")
+
+
+def test_a_secret_in_an_encoded_address_is_found() -> None:
+    text = f"?next=https%3A%2F%2Fuser%3A{SECRET}%40host%2F"
+    assert without_secrets(text) == text.replace(SECRET, "redacted")
+
+
 def test_a_name_may_be_of_any_length() -> None:
     assert certainty("x" * 1000 + "_password")
     assert not certainty("password" + "x" * 1000)
@@ -315,7 +328,8 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", ":/
            "password=a\r", "_1", "password=a HF_TOKEN=",
            "api key ", "api key: ",
            "%26token%3D", "%25", "token>", "<token>a", "token></", "set('token', ", "token\0",
-           "password=\\\n", "password=a\\\n", "api_key[0", "\\\n")  # fmt: skip
+           "password=\\\n", "password=a\\\n", "api_key[0", "\\\n",
+           "\\n", "\\npwd=", "%2520", "%25", "\x1b[", "\\x1b[1;", "\\npassword=a")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
