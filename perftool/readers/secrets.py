@@ -111,9 +111,14 @@ _NAMED = re.compile(
     r"""(?P<sep>\s*(?:[:|?]{2}=|[:+?!.]=|=>|[=:](?![=:]))\s*|\s*,\s*|\s+"""
     r"""|>(?=[^<>]{1,256}</))"""
 )
-# The start of a call that sets a variable, before the variable's name: ``os.environ.setdefault('``.
-_SETS = re.compile(r"""(?<![a-z])(?:set\w*|putenv)\(\s*\\*["']$""", re.IGNORECASE)
+# The start of a call that sets a variable, before the variable's name: ``os.environ.setdefault('``, ``setenv ``.
+_SETS = re.compile(r"""(?<![a-z])(?:(?:set\w*|putenv)\(\s*\\*["']|setenv[ \t]{1,9})$""", re.IGNORECASE)
 _LONGEST_CALL = 30
+# The start of a pair that is no call, before a quoted name, and the value that ends the pair: ``(b'x-api-key', b'X')``.
+_PAIR = re.compile(r"""(?<!\w)[(\[]\s{0,9}[bBuU]?\\*["']$""")
+_SECOND = re.compile(r"""[bBuU]?(\\*["'])[^"'\r\n]{1,256}\1\s{0,9}(?:,\s{0,9})?[)\]]""")
+# A name and a bracket, before the name of an element: ``secrets['``.
+_ELEMENT_OF = re.compile(r"""([\w.\-]{1,100})\[(?:\\*["'])?$""")
 _QUOTE = re.compile(r"""(\\*["'])""")
 # Strings may have a prefix in Python (b'x') or in a shell ($'x').
 _PREFIXED = re.compile(r"""(?:[bBuUrRfF]{1,2}|\$)?(\\*["'])""")
@@ -132,6 +137,9 @@ _HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE
 _HEADER = re.compile(r"""(?:= *"[^"\r\n]*"|[^"'`\r\n])*""")
 # A list or an object, up to its first closing bracket. In a truncated text, the last string may have no end.
 _LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*[\])}]?""")
+# A tuple, a list or the arguments of a call, and a text in it.
+_ITEMS = re.compile(r"""[\w.]{0,60}[\[(][^\])\r\n]{1,600}""")
+_ITEM = re.compile(r"""(\\*["'])([^"']{8,256})\1""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
 # JSON in a string may contain escaped slashes. A quote or an angle bracket ends the URL if a space or punctuation
 # follows. A password may contain slashes, but not two in succession, and a number before a slash is a port.
@@ -304,19 +312,26 @@ def _is_credential(scheme: str, text: str) -> bool:
 
 
 def _named_in(text: str) -> Iterator[Found]:
-    after = begun = run = last = 0
+    after = begun = run = last = listed_to = 0
     for found in _NAMED.finditer(text):
         name, begin = found["name"], found.start()
         found_certainty = certainty(name)
+        if not found_certainty and "[" in text[max(0, begin - 3) : begin] and not _ABOUT.search(f"_{name}_"):
+            element = _ELEMENT_OF.search(text, max(0, begin - _LONGEST_NAME), begin)
+            name = element[1] if element else name
+            found_certainty = certainty(name)
         if not found_certainty and found["lead"] and _IN_ADDRESS.fullmatch(name):
             found_certainty = Certainty.POSSIBLE
         if not found_certainty or begin < after:
             continue
-        assigned = found["sep"].strip() not in ("", ",") or _SETS.search(text, max(0, begin - _LONGEST_CALL), begin)
+        certain = found_certainty == Certainty.CERTAIN
+        before = max(0, begin - _LONGEST_CALL)
+        assigned = found["sep"].strip() not in ("", ",") or _SETS.search(text, before, begin)
+        if certain and not assigned and _PAIR.search(text, before, begin):
+            assigned = _SECOND.match(text, found.end())
         # If an option has no value, the next option follows.
         if not assigned and (not name.startswith("-") or text.startswith("-", found.end())):
             continue
-        certain = found_certainty == Certainty.CERTAIN
         start, quote = _begin(text, found.end(), certain)
         end = _closed(text, start, quote, certain) if quote else start
         # The quote may be part of the secret.
@@ -329,6 +344,12 @@ def _named_in(text: str) -> Iterator[Found]:
             header = _HEADERS.fullmatch(name) and assigned and _HEADER.match(text, start)
             listed = _LIST.match(text, start)
             end = max(end, listed.end() if listed else 0, header.end() if header else 0)
+        if found_certainty == Certainty.POSSIBLE and assigned and start >= listed_to:
+            listed = _ITEMS.match(text, start)
+            listed_to = listed.end() if listed else start
+            for item in _ITEM.finditer(text, start, listed_to):
+                if is_secret(name, item[2]):
+                    yield Found(*item.span(2), name)
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
             continue
         value = _NEXT_LINE.sub("", text[start:end])

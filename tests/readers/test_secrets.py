@@ -107,6 +107,13 @@ FORMS = {
     "words and an assignment": f"the access key = {SECRET}",
     "words in quotes": f'"Secret Key": "{SECRET}"',
     "a token in words": f"Auth token: {SECRET}",
+    "a pair": f"dict_items([('DB_PASSWORD', '{SECRET}')])",
+    "a pair of bytes": f"headers=[(b'x-api-key', b'{SECRET}')]",
+    "a pair in brackets": f'[["DB_PASSWORD", "{SECRET}"]]',
+    "a tuple": f"get(auth=('user', '{SECRET}'))",
+    "a tuple in an object": f"{{'auth': ('user', '{SECRET}')}}",
+    "an element of a map": f"secrets['db']='{SECRET}'",
+    "a setting of a shell": f"setenv DB_PASSWORD {SECRET}",
     "after a similar one that is not a secret": f"auth=url=https://x?token={SECRET}",
 }  # fmt: skip
 
@@ -289,7 +296,9 @@ def test_a_token_is_known_by_its_beginning(token: str) -> None:
     ["void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, x)",
      "tokens_per_s=1234567.89 max_tokens: 8192", "time_to_first_token: 12.3456789ms", "SecretStorage==3.3.3",
      "Basic operations on tensors", "https://pypi.org/simple?page=2", "std::token::Parser::parse_it1",
-     "Parser<Token>::parse_it1", "reset('token', 'QW00ertyZx')",
+     "Parser<Token>::parse_it1", "reset('token', 'QW00ertyZx')", "getattr('password', 'QW00ertyZx')",
+     "auth=('user', 'name')", "fields = ['password', 'username', 'address1']", "password['policy'] = 'QW00ertyZx'",
+     "x['password'] and y['QW00ertyZx']",
      "ProfilerStep#12", "aten::bypass(pass_id=12345678)", "Bearer international", "git@host:path",
      "--max-tokens 12345678", "docker://registry:5000/image@sha256:0123456789abcdef",
      "https://host:8443/path/of/x@v1.2", "the key: value pairs", "an access key of the user, 8 times: q7Wz-2Kd9",
@@ -306,6 +315,10 @@ def test_a_secret_after_an_encoded_character_is_found(form: str, encoded: str) -
     left = without_secrets(f"run('login{encoded}{form}')")
     assert LONG not in left
     assert left.startswith(f"run('login{encoded}")
+
+
+def test_a_secret_in_the_arguments_of_a_call_is_found() -> None:
+    assert SECRET not in without_secrets(f"auth=HTTPBasicAuth('user', '{SECRET}')")
 
 
 def test_a_secret_in_an_encoded_address_is_found() -> None:
@@ -329,7 +342,9 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", ":/
            "api key ", "api key: ",
            "%26token%3D", "%25", "token>", "<token>a", "token></", "set('token', ", "token\0",
            "password=\\\n", "password=a\\\n", "api_key[0", "\\\n",
-           "\\n", "\\npwd=", "%2520", "%25", "\x1b[", "\\x1b[1;", "\\npassword=a")  # fmt: skip
+           "\\n", "\\npwd=", "%2520", "%25", "\x1b[", "\\x1b[1;", "\\npassword=a",
+           "auth=(", "auth=('", "('password', '", "auth['", "auth['a",
+           "auth=('aaaaaaaa', ", "secrets['a']=")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
