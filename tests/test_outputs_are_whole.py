@@ -33,6 +33,7 @@ OTHERWISE = {
     "store/load_csv.py": "a temporary folder",
     "store/sandbox/inside.py": "the pipe",
     "bench/progress_output.py": "the null device, in place of a terminal",
+    "integrations/machine.py": "the name of a thread, which the system keeps as a file",
     "proof.py": "the folder of a benchmark's traces",
     "bench/harness/order.py": "the folder of a benchmark's traces",
     "bench/harness/worker.py": "the folder of a benchmark's traces",

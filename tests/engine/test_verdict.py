@@ -205,11 +205,10 @@ def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
 
     assert report.verdict.headline == (
         "The machine was overloaded: threads of the run waited for a core for 66.7 % of the recorded time (6.00 ms of "
-        "9.00 ms), which made steps longer, and gains are upper bounds."
+        "9.00 ms), which made steps longer."
     )
     assert not report.verdict.caveats
-    (found,) = [found for found in report.findings if found.code == "GAP108"]
-    assert (found.location.sources, found.gain and found.gain.ns_per_step) == ((), 2_000_000)
+    assert "GAP108" not in {found.code for found in report.findings}
 
 
 def context_of(path: Path) -> str:
