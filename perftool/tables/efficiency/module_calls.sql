@@ -12,13 +12,15 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column module: VARCHAR, class of the module
+-- column instance: VARCHAR, class and number of the module, as in the trace (for example Linear_0)
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column file: VARCHAR, source file of the module's forward function; NULL if it is not recorded
 -- column line: INTEGER, first line of this function
 -- column differentiated: BOOLEAN, whether a recorded backward pass goes through the call; NULL if unknown
 WITH calls AS (
-    SELECT id, rank, track, regexp_replace(function, '^nn\.Module: |_\d+$', '', 'g') AS module, ts, "end"
+    SELECT id, rank, track, regexp_replace(function, '^nn\.Module: |_\d+$', '', 'g') AS module,
+           regexp_replace(function, '^nn\.Module: ', '') AS instance, ts, "end"
     FROM frames WHERE file IS NULL AND starts_with(function, 'nn.Module: ') AND rank IN (SELECT rank FROM _differentiated)
 ),
 passes AS (
