@@ -39,6 +39,7 @@ _LIMITS = (
 )  # fmt: skip
 # Settings that make libraries print a line for each matmul, also for ours.
 _VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKL_VERBOSE")
+_TASKS = Path("/proc/self/task")
 # How often to look whether the measuring thread has ended, in s.
 _POLL_S = 0.01
 # The name of the threads that measure: at most 15 characters. Once they have returned, they exit within milliseconds,
@@ -251,9 +252,9 @@ def _wait_for_exits() -> None:
 def _thread_names() -> Iterator[str]:
     """Yield the names of this process's threads; none if the system does not list them."""
     with suppress(OSError):
-        for task in os.listdir("/proc/self/task"):
+        for tid in os.listdir(_TASKS):
             with suppress(OSError):
-                yield Path(f"/proc/self/task/{task}/comm").read_text(encoding="utf-8", errors="replace").rstrip()
+                yield _name(_TASKS / tid)
 
 
 def _process_between(begin: _Process, end: _Process) -> dict[str, Any]:
@@ -304,7 +305,7 @@ def _now() -> _Moment:
     busy, stolen = _machine()
     return _Moment(
         process=_process(),
-        threads=dict(_used(Path("/proc/self/task"), None)),
+        threads=dict(_used(_TASKS, None)),
         workers=dict(_used(Path("/proc"), pids)),
         busy_ns=busy,
         stolen_ns=stolen,
@@ -323,8 +324,12 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
         for tid in os.listdir(folder) if chosen is None else map(str, chosen):
             with suppress(OSError, ValueError):
                 cpu, delay, _ = (folder / tid / "schedstat").read_text(encoding="ascii").split()
-                name = (folder / tid / "comm").read_text(encoding="utf-8", errors="replace").strip()
-                yield int(tid), _Usage(name, int(cpu), int(delay))
+                yield int(tid), _Usage(_name(folder / tid), int(cpu), int(delay))
+
+
+def _name(task: Path) -> str:
+    """The name of the thread or process whose folder in /proc is ``task``."""
+    return (task / "comm").read_text(encoding="utf-8", errors="replace").strip()
 
 
 def _machine() -> tuple[int | None, int | None]:

@@ -36,8 +36,7 @@ _MARKS = (
 _HEAD = 4096
 # Sizes of pieces in characters. They are smaller while all lines are wanted, because the caller may soon want fewer.
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
-
-
+# The least size, in characters, of a piece of joined lines.
 _JOINED = 64 << 10
 
 
