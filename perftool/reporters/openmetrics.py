@@ -1,6 +1,7 @@
 """The numbers of a run as OpenMetrics text, which Prometheus also reads as its own text format.
 
-All metrics are gauges in base units (seconds, bytes, ratio), which the node exporter's textfile collector also accepts.
+All metrics are gauges, so the node exporter's textfile collector also accepts the text. Times are in seconds and sizes
+in bytes; the other metrics are ratios, rates per second and counts.
 Names and escapes follow the OpenMetrics 1.0 specification. Numbers missing from the input are left out.
 """
 

@@ -380,8 +380,8 @@ def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
         trace(f"folder/vllm-infqps-m-2026010{day}-010101.json", json.dumps(result))
     first, second = sorted(map(str, Path("folder").iterdir()))
     sentence = (
-        f"habana_perf_tool: {second}: a result of 990 requests is not used, because that of 1,000 requests in {first} "
-        "is used; a gate does not skip results by itself, so check it in a separate call, or exclude it with "
+        f"habana_perf_tool: {second}: a result for 990 requests is not used, because the one for 1,000 requests in "
+        f"{first} is; a gate does not skip results by itself, so check it in a separate call, or exclude it with "
         "--exclude\n"
     )
     for named in (["folder"], [first, second], ["folder/*.json"]):

@@ -29,7 +29,7 @@ COMMANDS = {
     "annotate": ["annotate", "run.json"],
     "whatif": ["whatif", "run.json"],
 }
-# These commands read no input except for a script, which tests/sim/test_files.py covers.
+# These commands read no trace. tests/sim/test_files.py covers the script of `simulate`.
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
 # Writes only to names that end in .duckdb, .xlsx or /, which no input has.
 OF_TABLES = {"export"}

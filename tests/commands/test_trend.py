@@ -208,7 +208,7 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
 @pytest.mark.parametrize(
     ("wrong", "other"),
     [
-        # The clock of the last recording starts at a fixed date, so this run would come first.
+        # The machine of the last recording boots with its clock at a fixed date, so this run would come first.
         ({9: {"recorded": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),
         # The same machine analysed it.
         ({9: {"time": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),

@@ -270,7 +270,7 @@ def test_a_result_that_is_not_used_may_be_the_one_that_counts(results: list[Clie
         Served("b.json", LogReading(results=(_result(2, 9), _result(48, 1.25))), None),
     ]
     shown = f"{results[-1].requests:.0f} requests"
-    clause = f"a result of {shown} is not used, because that of 48 requests in b.json is used"
+    clause = f"a result for {shown} is not used, because the one for 48 requests in b.json is"
     assert unused(files) == [[clause] if doubt else [], []]
 
 

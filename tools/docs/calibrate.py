@@ -76,7 +76,8 @@ def _ms(value: float | None) -> str:
 
 
 def row(pair: Pair) -> Row:
-    """Return the row of ``pair``: the gain promised by the report before the fix, and the step time after it."""
+    """Return the row of ``pair``: the step time before the fix, the step times that the report then promised, and the
+    step time after the fix."""
     first, second = _read(pair.before), _read(pair.after)
     was, now = _step_ms(first), _step_ms(second)
     gains = [found.gain for found in first.findings if found.code == pair.code and found.gain]

@@ -217,21 +217,25 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """The outermost modules among which the work is divided. If there is only one module, or one does nearly all of the
-    work, its submodules replace it, unless these are only layers and the module is not the whole model.
+    """The outermost modules among which the work is divided. If one does nearly all of their work, its submodules
+    replace it, unless these are only layers and the module is not the whole model.
     """
     level = [one for one in modules if one.depth == 1]
-    while level and ((most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL or len(level) == 1):
+    while level and _share(most := max(level, key=_share)) > _NEARLY_ALL * sum(map(_share, level)):
         inner = [one for one in modules if one.path and one.path.startswith(f"{most.path} > ")]
         children = _children(modules, most)
-        if (most.depth > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
+        if not children or (most.depth > 1 and len(children) == len(inner)):
             break
-        level = children
+        level = [one for one in level if one is not most] + children
     while inside := [one for one in level if _only_contains(one) and _children(modules, one)]:
         level = [one for one in level if one not in inside] + [
             child for one in inside for child in _children(modules, one)
         ]
     return level
+
+
+def _share(module: ModuleTime) -> float:
+    return module.share
 
 
 def _only_contains(module: ModuleTime) -> bool:

@@ -18,7 +18,7 @@ FROM device_ops AS d JOIN op_kinds AS k ON k.name = d.op_name
 JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end"
 WHERE d.valid AND k.kind IN ('copy', 'fill') AND d.rank = (SELECT min(rank) FROM windows) GROUP BY d.rank
 """
-# Below this share of the time, nothing is said.
+# Below this share of the time, there is no sentence.
 _LARGE = 0.1
 # A line or a function is named if it causes at least this share of the copies and fills.
 _MAIN = 0.3

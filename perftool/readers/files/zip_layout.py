@@ -11,8 +11,8 @@ from typing import IO
 _END, _ZIP64_END, _ZIP64_AT = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 _END_BYTES, _ZIP64_BYTES = 22, 56 + 20
 _LONGEST_END = (64 << 10) + _END_BYTES + _ZIP64_BYTES
-# The flag of a member whose sizes follow its content, and the lengths of such a descriptor: 4 or 8 bytes for each size,
-# with or without a signature.
+# The flag of a member whose sizes follow its content in a data descriptor, and the possible lengths of that descriptor:
+# a checksum and two sizes of 4 or 8 bytes each, with or without a signature.
 _DESCRIBED = 8
 _NO_GAP: tuple[int, ...] = (0,)
 _DESCRIPTORS = (12, 16, 20, 24)

@@ -68,7 +68,7 @@ def _results(files: Sequence[Served]) -> Iterator[list[str]]:
         # The results in a file are in the order of their runs.
         left = results[used[-1] + 1 :] if used else results
         clauses = [
-            f"a result of {_requests(one)} is not used, because that of {_requests(chosen)} in {of_chosen.path} is used"
+            f"a result for {_requests(one)} is not used, because the one for {_requests(chosen)} in {of_chosen.path} is"
             for one in left
         ]
         yield clauses[:1]

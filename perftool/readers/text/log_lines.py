@@ -119,7 +119,8 @@ def beginning(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"\s*(?:{_LEADING}\s+){{0,8}}?(?:{pattern})")
 
 
-# A single quoted word is a name, and the end of a word is an apostrophe; b'...' is a text.
+# Quotation marks around just one word enclose a name, and a mark after two or more letters is an apostrophe or closes a
+# quotation: neither begins a user's text. A mark after one letter, as in b'...', does.
 _QUOTED = re.compile(r"(?<!\w\w)(?P<mark>['\"`])(?!\w+(?P=mark))|\b(?:[Rr]equest|[Rr]esponse)\b")
 # A word of a prefix that split_prefix does not know: a level, a separator, a name before a bar, a name with dots, or
 # anything with digits or brackets (time, rank, process).

@@ -244,7 +244,7 @@ class _Begun:
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._sorted = sorted(kinds)
-        # At most positions in a text, one lookup here shows that no learned text begins there.
+        # For most positions in a text, a single lookup here shows that no learned text begins there.
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:

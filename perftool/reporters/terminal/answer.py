@@ -24,6 +24,7 @@ from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.time_parts import time_parts
 from perftool.reporters.verdict import amount_text, origins, overlap_text
+from perftool.units import format_ratio
 
 MOST_LINES = 26
 _MOST_FINDINGS = 5
@@ -256,10 +257,24 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
 
 
 def _names(findings: Sequence[Finding]) -> str:
-    """The names of the rules of the first ``findings``, each once, and the number of findings of other rules."""
-    names = list(dict.fromkeys(finding.name for finding in findings))[:_MOST_NAMED]
-    others = sum(finding.name not in names for finding in findings)
-    return ", ".join(name.replace("-", " ") for name in names) + (f" and {others} more" if others else "")
+    """The names of the rules of the first ``findings``, each once and with its largest gain, and the number of findings
+    of other rules."""
+    of_name: dict[str, list[Finding]] = {}
+    for one in findings:
+        of_name.setdefault(one.name, []).append(one)
+    others = sum(map(len, list(of_name.values())[_MOST_NAMED:]))
+    named = [_with_gain(name, group) for name, group in list(of_name.items())[:_MOST_NAMED]]
+    return ", ".join(named) + (f" and {others} more" if others else "")
+
+
+def _with_gain(name: str, findings: Sequence[Finding]) -> str:
+    words = name.replace("-", " ")
+    gain = max(
+        (one.gain for one in findings if one.gain and one.advice), key=lambda gain: gain.share_of_step, default=None
+    )
+    if gain is None or gain.share_of_step < NOTICEABLE:
+        return words
+    return f"{words} {'' if gain.kind == 'predicted' else 'up to '}{format_ratio(gain.share_of_step)}"
 
 
 def _next(shown: Sequence[_Row]) -> str:
