@@ -81,6 +81,8 @@ class Rule:
     ``whatif``: a query for the changes that the fix makes to the schedule of a rank.
     ``whatif_ranks``: a query for the work that the fix takes away from stragglers.
     ``always``: whether the rule runs even if it is not selected.
+    ``changes_results``: whether the fix changes what the program computes, by more than rounding. Its findings are
+    ranked below others of about the same gain.
     """
 
     code: str
@@ -114,6 +116,7 @@ class Rule:
     whatif_ranks: str | None = None
     severity_is_set: bool = False
     always: bool = False
+    changes_results: bool = False
 
     @property
     def shown_severity(self) -> str:

@@ -146,3 +146,10 @@ def test_a_finding_explains_only_the_idle_time_that_it_shares_with_a_symptom() -
     # Third-party rules may put anything into their evidence.
     for wrong in (None, "copy", [1], [{"cause": "copy"}], [{"cause": "copy", "ns": float("nan")}]):
         assert rest(replace(finding("A001", 20), evidence={"idle_causes": wrong})) == ("A001", 80)
+
+
+def test_a_fix_that_changes_results_follows_one_of_about_the_same_gain() -> None:
+    def first(gain: float) -> str:
+        return ranked([finding("A001", gain), finding("B001", 100)], {}, altering={"A001"})[0].code
+
+    assert [first(140), first(160)] == ["B001", "A001"]

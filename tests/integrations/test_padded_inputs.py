@@ -37,6 +37,12 @@ def test_a_batch_that_is_as_long_as_its_longest_sequence_has_nothing_to_cut() ->
     assert padding(batch(9), 0) == Padding(36, 15, 0)
 
 
+def test_a_token_that_ends_each_row_may_follow_the_padding() -> None:
+    separated = torch.cat([batch(), torch.full((4, 1), 25)], 1)
+    assert padding(separated, 0) == Padding(48, 27, 12)
+    assert padding(separated, None) is None
+
+
 def test_the_token_of_the_padding_is_found() -> None:
     assert padding(batch(token=77), None) == Padding(48, 27, 12)
     assert padding(batch(token=77), 0) is None

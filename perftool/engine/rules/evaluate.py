@@ -132,7 +132,8 @@ def conclude(
     kept = [graded(found, own[found.code]) if found.code in own else found for found in claimed]
     if context.device == "cpu":
         kept = with_fix_gains(kept, {id(kept[at]): time for at, time in times.items()}, context.step_ns)
-    in_order = ranked(kept, causes, blaming, explains, context.step_ns)
+    altering = {rule.code for rule in rules if rule.changes_results}
+    in_order = ranked(kept, causes, blaming, explains, altering, context.step_ns)
     if context.device == "cpu":
         in_order = with_overlaps(in_order, {id(kept[at]): time for at, time in times.items()}, context.step_ns)
     return Outcome(in_order, tuple(skipped))

@@ -41,11 +41,11 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
-    "relieves": str, "whatif": dict, "whatif_ranks": dict, "always": bool,
+    "relieves": str, "whatif": dict, "whatif_ranks": dict, "always": bool, "changes_results": bool,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice", "relieves", "whatif", "whatif_ranks", "always",
+    "advice", "relieves", "whatif", "whatif_ranks", "always", "changes_results",
 }  # fmt: skip
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
@@ -209,6 +209,7 @@ def load_rule(path: Path) -> Rule:
         whatif=_sql(path, data, "whatif"),
         whatif_ranks=_sql(path, data, "whatif_ranks"),
         always=data.get("always", "find" not in data),
+        changes_results=data.get("changes_results", False),
     )
 
 

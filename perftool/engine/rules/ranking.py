@@ -9,7 +9,7 @@ from types import MappingProxyType
 from perftool.model.report import Cause, Finding
 from perftool.units import format_ns
 
-# A bound counts as equal to another gain if they differ by at most this factor.
+# A bound, or the gain of a fix that changes results, counts as equal to another gain within this factor.
 _ALIKE = 1.5
 # A prediction counts as equal to another gain within this factor, because predictions are about 10 % off.
 _SAME = 1.1
@@ -79,6 +79,7 @@ def ranked(
     explained_by: Mapping[str, Sequence[str]],
     blaming: Container[str] = (),
     explains: Mapping[str, Sequence[str]] = _NONE,
+    altering: Container[str] = (),
     step_ns: int = 0,
 ) -> tuple[Finding, ...]:
     """Rank ``findings`` by gain or, without a gain, by the waiting time of requests (as a share of ``step_ns``).
@@ -86,8 +87,9 @@ def ranked(
 
     Findings of the rules in ``blaming``, which name stragglers, precede all others, because other ranks cannot be
     faster than the one they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose
-    bound does not prove a larger gain. A symptom follows a cause of about the same size. Findings with the same fix are
-    adjacent, and rank by the total gain of that fix.
+    bound does not prove a larger gain. A symptom follows a cause of about the same size. So does a finding of a
+    rule in ``altering``, whose fix changes the results of the program. Findings with the same fix are adjacent, and rank
+    by the total gain of that fix.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
@@ -109,6 +111,8 @@ def ranked(
         symptom = finding.code in explained_by
         if symptom:
             gain /= _SAME
+        if finding.code in altering:
+            gain /= _ALIKE
         # All findings with the same fix have the same weight.
         fix, own = (finding.short_fix, finding.gain.ns_per_step) if finding.fix_gain and finding.gain else ("", 0)
         last = (finding.code, fix, -own, finding.subject, finding.rank or 0)

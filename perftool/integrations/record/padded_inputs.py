@@ -73,6 +73,9 @@ def _runs(tokens: torch.Tensor, token: int | None) -> Iterator[tuple[Padding, in
     for rows in (tokens, tokens.T):
         for ends in (rows, rows.flip(1)):
             value = int(ends[:, -1].mode().values) if token is None else token
+            # Some programs end each padded row with the same token, such as a separator.
+            if token is not None and int(ends[0, -1]) != value and bool((ends[:, -1] == ends[0, -1]).all()):
+                ends = ends[:, :-1]
             # A sequence ends with the last token that is not padding.
             lengths = (ends != value).flip(1).cummax(1).values.sum(1)
             count, length = ends.shape
