@@ -16,7 +16,7 @@ from recorded_script import run
 from torch import nn
 
 from perftool.api import analyze
-from perftool.integrations.record.padded_inputs import PaddedInputs, Padding, padding
+from perftool.integrations.record.padded_inputs import PaddedFrames, PaddedInputs, Padding, padded_frames, padding
 
 LENGTHS = torch.tensor([3, 9, 5, 4])
 
@@ -64,6 +64,46 @@ def test_the_token_of_the_padding_is_found() -> None:
 )
 def test_values_that_may_be_something_else_are_not_padding(tokens: Any) -> None:
     assert padding(tokens, None if torch.is_tensor(tokens) else 0) is None
+
+
+def features(length: int = 60) -> torch.Tensor:
+    """Four sequences of 60, 40, 30 and 20 frames with three features each."""
+    lengths = torch.tensor([60, 40, 30, 20])
+    return torch.where((torch.arange(length) < lengths[:, None])[:, :, None], torch.ones(4, length, 3), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("turned", "axis"), [(features(), 1), (features().mT, 2), (features().transpose(0, 1), 0), (features().half(), 1)]
+)
+def test_frames_of_zeros_at_the_ends_are_padding(turned: torch.Tensor, axis: int) -> None:
+    assert padded_frames(turned) == PaddedFrames(axis, 3, Padding(240, 90, 0))
+
+
+def test_a_fixed_length_leaves_frames_to_cut() -> None:
+    assert padded_frames(features(70)) == PaddedFrames(1, 3, Padding(280, 130, 40))
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param(features()[:, :49], id="rows of images"),
+        pytest.param(torch.ones(4, 60, 3), id="no padding"),
+        pytest.param(torch.zeros(4, 60, 3), id="all zeros"),
+        pytest.param(features().long(), id="not features"),
+        pytest.param(features()[:1], id="one sequence"),
+        pytest.param(features()[None], id="four dimensions"),
+        pytest.param(5, id="not a tensor"),
+    ],
+)
+def test_numbers_that_may_be_something_else_are_not_padding(frames: Any) -> None:
+    assert padded_frames(frames) is None
+
+
+def test_only_the_input_of_a_model_counts() -> None:
+    inputs = PaddedInputs()
+    inputs.add("Net", nn.Linear(3, 3), (features(), torch.ones(4)))
+    inputs.add("Net > Linear", nn.Linear(3, 3), (features(),))
+    assert inputs.found() == [{"path": "Net", "axis": 1, "width": 3, "tokens": 240, "padded": 90, "cut": 0}]
 
 
 def test_the_padding_of_alike_places_is_added_up() -> None:

@@ -111,15 +111,16 @@ PADDED = {"path": "Net > Embedding", "vocabulary": 9, "width": 4, "tokens": 64, 
 
 
 def test_padding_is_read(tmp_path: Path) -> None:
-    found = [("Net > Embedding", 9, 4, 64, 20, 8)]
-    assert rows(tmp_path, "padded_inputs", [PADDED, PADDED], "padded_inputs") == found
+    frames = {"path": "Net", "axis": 1, "width": 80, "tokens": 640, "padded": 200, "cut": 0}
+    found = [("Net > Embedding", 9, 4, None, 64, 20, 8), ("Net", None, 80, 1, 640, 200, 0)]
+    assert rows(tmp_path, "padded_inputs", [PADDED, PADDED, frames], "padded_inputs") == found
 
 
 @pytest.mark.parametrize(
     "found",
     [
         5, {"path": "Net"}, [None], [{**PADDED, "path": 1}], [{**PADDED, "path": "x" * 1001}],
-        [{**PADDED, "width": -1}],
+        [{**PADDED, "width": -1}], [{**PADDED, "axis": 1}], [{**PADDED, "vocabulary": None, "axis": 3}],
         [{**PADDED, "padded": 64}], [{**PADDED, "cut": 21}], [{**PADDED, "tokens": 2**62}], [{**PADDED, "padded": 0}],
     ],
 )  # fmt: skip

@@ -1,24 +1,30 @@
-"""Counts the padding in the sequences that embeddings look up. A trace records shapes, but no values."""
+"""Counts the padding in the sequences that embeddings look up, and in sequences of features that a model gets. A trace
+records shapes, but no values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from perftool.integrations.record.plain_tensors import is_plain
+from perftool.model.modules import INSIDE
 from perftool.model.recorded_on import LONGEST_PATH
 
 # Larger inputs are not examined, because that takes time.
-_MOST_TOKENS = 2**20
+_MOST_TOKENS, _MOST_NUMBERS = 2**20, 2**24
 _MOST_TABLES = 50
 # Numbers of segments, of types and of flags also repeat at the ends of sequences, but have fewer values than tokens.
 _FEWEST_TOKENS = 4
 # A token that also occurs within the sequences may be the last one of many.
 _MOST_INSIDE = 0.05
 _KINDS = (torch.int32, torch.int64)
+# Shorter sequences may be images, whose last rows are often empty.
+_FEWEST_FRAMES = 50
+# The dimensions of the sequences, the frames and the features in a model's input.
+_LAYOUTS = ((0, 1, 2), (0, 2, 1), (1, 0, 2))
 
 
 @dataclass(frozen=True)
@@ -30,28 +36,44 @@ class Padding:
     cut: int
 
 
+@dataclass(frozen=True)
+class PaddedFrames:
+    """The padding in a batch of sequences of frames, which follow each other along ``axis``; each has ``features``."""
+
+    axis: int
+    features: int
+    padding: Padding
+
+
 class PaddedInputs:
-    """Adds up the padding in the inputs of each class of modules around embeddings."""
+    """Adds up the padding in the inputs of embeddings and of models, which are modules inside no other one."""
 
     def __init__(self) -> None:
-        self._added: dict[tuple[str, int, int], list[int]] = {}
+        self._added: dict[tuple[tuple[str, Any], ...], list[int]] = {}
 
-    def add(self, path: str, module: torch.nn.Module, args: Any) -> None:
-        """Add the input of a call to ``module``. ``path`` has the classes of the modules from the outermost to it."""
-        if type(module) is not torch.nn.Embedding or len(args) != 1 or len(path) > LONGEST_PATH:
+    def add(self, path: str, module: torch.nn.Module, inputs: Sequence[Any]) -> None:
+        """Add the inputs of a call to ``module``. ``path`` has the classes of the modules from the outermost to it."""
+        if len(path) > LONGEST_PATH:
             return
-        found = padding(args[0], module.padding_idx) if is_plain(module.weight) else None
-        if found is not None:
-            key = path, *module.weight.shape
-            if key in self._added or len(self._added) < _MOST_TABLES:
-                sums = self._added.get(key, [0, 0, 0])
-                new = found.tokens, found.padded, found.cut
-                self._added[key] = [before + more for before, more in zip(sums, new, strict=True)]
+        if type(module) is torch.nn.Embedding and len(inputs) == 1 and is_plain(module.weight):
+            height, width = module.weight.shape
+            self._add(padding(inputs[0], module.padding_idx), path=path, vocabulary=height, width=width)
+        elif INSIDE not in path:
+            for one in inputs:
+                if found := padded_frames(one):
+                    self._add(found.padding, path=path, axis=found.axis, width=found.features)
+
+    def _add(self, found: Padding | None, **key: Any) -> None:
+        place = tuple(key.items())
+        if found is not None and (place in self._added or len(self._added) < _MOST_TABLES):
+            sums = self._added.get(place, [0, 0, 0])
+            new = found.tokens, found.padded, found.cut
+            self._added[place] = [before + more for before, more in zip(sums, new, strict=True)]
 
     def found(self) -> list[dict[str, Any]]:
-        """What was added, once per path and shape of the table."""
-        names = ("path", "vocabulary", "width", "tokens", "padded", "cut")
-        return [dict(zip(names, (*key, *sums), strict=True)) for key, sums in sorted(self._added.items())]
+        """What was added, once per path and shape of the table, or per path, axis and number of features."""
+        names = ("tokens", "padded", "cut")
+        return [{**dict(key), **dict(zip(names, sums, strict=True))} for key, sums in sorted(self._added.items())]
 
 
 def padding(tokens: Any, token: int | None) -> Padding | None:
@@ -81,3 +103,23 @@ def _runs(tokens: torch.Tensor, token: int | None) -> Iterator[tuple[Padding, in
             count, length = ends.shape
             padded, cut = count * length - int(lengths.sum()), (length - int(lengths.max())) * count
             yield Padding(count * length, padded, cut), value
+
+
+def padded_frames(frames: Any) -> PaddedFrames | None:
+    """The padding in a batch of sequences of features: frames of zeros at the end. None if there is none, or if
+    ``frames`` may be something else."""
+    if not is_plain(frames) or not frames.is_floating_point() or frames.dim() != 3 or frames.numel() > _MOST_NUMBERS:
+        return None
+    found = [one for layout in _LAYOUTS if (one := _frames_of(frames, *layout))]
+    return max(found, key=lambda one: one.padding.padded, default=None)
+
+
+def _frames_of(frames: torch.Tensor, batch: int, axis: int, features: int) -> PaddedFrames | None:
+    rows = frames.permute(batch, axis, features)
+    count, length, width = rows.shape
+    if count < 2 or length < _FEWEST_FRAMES:
+        return None
+    # A sequence ends with the last frame that is not zero.
+    lengths = (rows != 0).any(2).flip(1).cummax(1).values.sum(1)
+    padded, cut = count * length - int(lengths.sum()), (length - int(lengths.max())) * count
+    return PaddedFrames(axis, width, Padding(count * length, padded, cut)) if padded and int(lengths.min()) else None

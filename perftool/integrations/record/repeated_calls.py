@@ -34,6 +34,7 @@ from perftool.integrations.own_errors import OwnErrorsHidden
 from perftool.integrations.record.padded_inputs import PaddedInputs
 from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
+from perftool.model.modules import INSIDE
 from perftool.model.recorded_on import LONGEST_PATH
 
 # A step with more calls, or with more parameters and buffers of all called modules, is not examined to its end.
@@ -132,7 +133,7 @@ class RepeatedCalls:
             if torch._C._len_torch_dispatch_stack() or issubclass(type(module), torch.jit.ScriptModule):
                 return
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                self.padded.add(called.path, module, args)
+                self.padded.add(called.path, module, (*args, *kwargs.values()))
             if self._is_repeated(called, module, (args, kwargs), result):
                 called.repeated += 1
                 called.around.update((one.kind, one.number) for one in around)
@@ -150,7 +151,7 @@ class RepeatedCalls:
             called = self._modules.get(id(module))
             if called is None or called.module() is not module:
                 kind = type(module)
-                path = " > ".join((*(one.kind.__name__ for one in found), kind.__name__))
+                path = INSIDE.join((*(one.kind.__name__ for one in found), kind.__name__))
                 called = self._modules[id(module)] = _Called(weakref.ref(module), kind, self._kinds[kind], path)
                 self._kinds[kind] += 1
             found.append(called)

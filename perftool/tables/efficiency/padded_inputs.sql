@@ -1,14 +1,17 @@
--- The padding in the sequences that embeddings looked up, in one step before the recording.
+-- The padding in the sequences that embeddings looked up, and in the sequences of features that models got, in one step
+-- before the recording.
 --
--- Padding is a token that is repeated at the ends of the sequences of a batch, and hardly occurs inside of them. Only
--- `record` examines this, and only without an accelerator (docs/recording.md). One row per place of embeddings with
--- tables of one shape.
+-- Padding is a token that is repeated at the ends of the sequences of a batch, and hardly occurs inside of them; or
+-- frames of zeros at the ends of sequences of at least 50 frames. Only `record` examines this, and only without an
+-- accelerator (docs/recording.md). One row per place of embeddings with tables of one shape, and per model, axis and
+-- number of features.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
--- column path: VARCHAR, classes of the modules from the outermost to the embedding, joined by ' > '
--- column vocabulary: BIGINT, number of rows of the embedding's table
--- column width: BIGINT, number of columns of the table
--- column tokens: BIGINT, number of tokens in the batches
--- column padded: BIGINT, the number of these tokens that are padding
--- column cut: BIGINT, the number of tokens after the longest sequence of each batch, which are padding in every sequence
+-- column path: VARCHAR, classes of the modules from the outermost to the embedding, joined by ' > '; or the class of the model
+-- column vocabulary: BIGINT, number of rows of the embedding's table; NULL for features
+-- column width: BIGINT, number of columns of the table, or number of features
+-- column axis: INTEGER, dimension of the input along which frames follow each other; NULL for embeddings
+-- column tokens: BIGINT, number of tokens or frames in the batches
+-- column padded: BIGINT, the number of these that are padding
+-- column cut: BIGINT, the number of those after the longest sequence of each batch, which are padding in every sequence
