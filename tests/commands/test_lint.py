@@ -436,8 +436,8 @@ def test_a_gate_drops_no_page_in_silence(run: Run, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Server.LOG", "server.log.1", "server.log.gz", "server.log.2.gz", "server.log.xz"])
 def test_a_gate_drops_no_log_in_silence(run: Run, name: str) -> None:
-    load = "Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 2 reqs"
-    text = f"INFO 11-23 14:00:10 [l.py:335] {load}\n".encode()
+    load = "Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 2 reqs"
+    text = f"INFO 11-23 14:00:10 [l.py:335] Engine 000: {load}, Waiting: 0 reqs\n".encode()
     trace("folder/bench.json", json.dumps({"completed": 1000, "mean_ttft_ms": 50}))
     Path("folder", name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     lint = ("lint", "folder", "--budget", "output_tokens_per_s>=500", "--select", "TRC,BUD")
@@ -448,14 +448,14 @@ def test_a_gate_drops_no_log_in_silence(run: Run, name: str) -> None:
 def test_an_older_part_of_a_log_is_no_replica(run: Run) -> None:
     for name, at in (("server.log", "14:00:30"), ("server.log.1", "14:00:20")):
         load = "Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 280.0 tokens/s, Running: 2 reqs"
-        trace(f"folder/{name}", f"INFO 11-23 {at} [l.py:335] Engine 000: {load}\n")
+        trace(f"folder/{name}", f"INFO 11-23 {at} [l.py:335] Engine 000: {load}, Waiting: 0 reqs\n")
     assert run("lint", "folder", "--budget", "output_tokens_per_s>=500", "--select", "TRC,BUD") == 2
     assert "folder/server.log.1: the log of another run of the server is not used" in run.err
 
 
 def test_a_gate_adds_the_rates_of_replicas_only(run: Run) -> None:
     def log(name: str, day: int, rate: int) -> str:
-        load = f"Avg generation throughput: {rate}.0 tokens/s, Running: 2 reqs, Preemptions: 1"
+        load = f"Avg generation throughput: {rate}.0 tokens/s, Running: 2 reqs, Waiting: 0 reqs, Preemptions: 1"
         lines = [f"INFO 11-{day} 14:00:{at:02} [l.py:335] Engine 000: Avg prompt throughput: 1.0 tokens/s, {load}\n"
                  for at in (10, 20)]  # fmt: skip
         return trace(f"{name}.log", "".join(lines))

@@ -4,6 +4,10 @@ source code of the servers.
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
+
 import pytest
 
 from perftool.model.records import LogReading
@@ -13,6 +17,18 @@ from perftool.readers.logs import console_log
 V1 = "(APIServer pid=13181) INFO 11-23 14:13:13 [loggers.py:335] Engine 000: "
 V0 = "INFO 09-17 06:30:09 metrics.py:455] "
 S = 1_000_000_000
+LOAD = (
+    f"{V1}Avg prompt throughput: 8.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 3 reqs, "
+    "Waiting: 0 reqs, GPU KV cache usage: 1.5%, Prefix cache hit rate: 2.5%"
+)
+SGLANG = (
+    "[2026-11-23 14:08:20 TP0] Decode batch, #running-req: 4, #token: 580, token usage: 0.06, cuda graph: True, "
+    "gen throughput (token/s): 95.50, #queue-req: 7, "
+)
+DRAFTS = (
+    "INFO 11-23 14:13:13 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.25, Accepted: 10 tokens, "
+    "Drafted: 40 tokens, Avg Draft acceptance rate: 25.0%"
+)
 # 23 November 1972: the lines state no year.
 DAY = 91_324_800 * S
 
@@ -60,11 +76,57 @@ def test_statistics_of_sglang(begin: str) -> None:
 )  # fmt: skip
 def test_statistics_in_an_unknown_form_are_reported(line: str) -> None:
     assert [issue.kind for issue in _read(line).issues] == ["unknown statistics"]
-    assert _read(line, f"{V1}Avg prompt throughput: 8.0 tokens/s, Running: 3 reqs").issues == ()
+    # Known statistics may be only a part of all.
+    assert [issue.kind for issue in _read(LOAD, line).issues] == ["unknown statistics"]
+    assert _read(LOAD).issues == ()
 
 
 def test_statistics_without_a_number_give_no_interval() -> None:
-    assert console_log.read(b"INFO Avg prompt throughput: nan tokens/s\n").intervals == ()
+    found = console_log.read(b"INFO Avg prompt throughput: nan tokens/s\n")
+    assert (found.intervals, [issue.kind for issue in found.issues]) == ((), ["bad statistics"])
+
+
+_ITERATION = (
+    f"{V1}Iteration(23): 2 context requests, 47 context tokens, 1 generation requests, 1 generation tokens, iteration "
+    "elapsed time: 3.41 ms, CPU KV cache usage: 0.2%"
+)
+_TOTALS = (
+    "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.642, System efficiency: 0.598, "
+    "Number of speculative tokens: 3, Number of accepted tokens: 5, Number of draft tokens: 9, Number of emitted "
+    "tokens: 7."
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new"),
+    [
+        *((LOAD, ": 3 reqs", f": {value} reqs") for value in ("nan", "3.0", "\0", "-3", "3e0", "", "0x3")),
+        (LOAD, "Running: 3 reqs, ", ""), (LOAD, "Running: 3 reqs", "Running: 3"), (LOAD, "Waiting", "Waitinq"),
+        (LOAD, "9.0 tokens/s", "nan tokens/s"), (LOAD, "9.0 tokens/s", "9,0 tokens/s"),
+        (LOAD, "8.0 tokens/s", "1,008.0 tokens/s"), (LOAD, "prompt throughput", "pr\0mpt throughput"),
+        (LOAD, "1.5%", "inf%"), (LOAD, "2.5%", "2..5%"), (LOAD, "Waiting", "Preemptions: ?, Waiting"),
+        (LOAD, "Prefix cache hit rate: 2.5%", LOAD),
+        (SGLANG, "95.50", "95,50"), (SGLANG, "95.50", "nan"), (SGLANG, "#queue-req: 7", "#queue-req: 7.5"),
+        (SGLANG, "#running-req: 4", "#running-req: None"), (SGLANG, "0.06", "-"), (SGLANG, ", #queue-req: 7, ", ""),
+        (DRAFTS, "10 tokens", "ten tokens"), (DRAFTS, "Drafted: 40 tokens, ", ""), (DRAFTS, "1.25", "nan"),
+        (_TOTALS, "draft tokens: 9", "draft tokens: nan"), (_TOTALS, "speculative tokens: 3", "speculative tokens: 0"),
+        *((_ITERATION, "3.41", value) for value in ("5000,00", "5e3", "nan", "")),
+        (_ITERATION, "47 context tokens", "47.5 context tokens"), (_ITERATION, ", CPU KV", f"{_ITERATION}, CPU KV"),
+    ],
+)  # fmt: skip
+def test_a_value_of_statistics_that_is_no_number_is_reported(line: str, old: str, new: str) -> None:
+    assert _read(LOAD, line).issues == ()
+    assert line.count(old) == 1
+    assert {issue.kind for issue in _read(LOAD, line.replace(old, new)).issues} == {"bad statistics"}
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["", ", #cache_miss: 3", ", accept len: 2.50", ", #prealloc-req: 0, "],
+)
+def test_other_values_may_follow(end: str) -> None:
+    assert _read(SGLANG.rstrip(", ") + end).issues == ()
+    assert _read(LOAD.partition(", GPU")[0] + " ").issues == ()
 
 
 def test_drafts_belong_to_the_interval_before() -> None:
@@ -203,7 +265,8 @@ def test_only_the_last_start_of_a_server_counts() -> None:
     )
     preempted = f"{V0}Sequence group 1 is preempted by PreemptionMode.SWAP mode. total_num_cumulative_preemption=1"
     bucket = "Decode bucket for (33, 1, 500) was not prepared. Adding new bucket: (34, 1, 512)"
-    load = f"{V1}Avg prompt throughput: 8.0 tokens/s, Running: "
+    rates = "Avg prompt throughput: 8.0 tokens/s, Avg generation throughput: 9.0 tokens/s"
+    load = f"{V1}{rates}, Waiting: 0 reqs, Running: "
     details = "0 context requests, 0 context tokens, 1 generation requests, 1 generation tokens"
     iteration = f"{V1}Iteration(7): {details}, iteration elapsed time: 3.41 ms, CPU KV cache usage: 0.2%"
     once = _read(start, engine, preempted, bucket, iteration, f"{load}1 reqs")
@@ -269,9 +332,8 @@ _QUOTED = (
     ],
 )
 def test_the_text_of_a_request_is_no_line_of_the_server(text: str, before: str, request_line: str) -> None:
-    load = f"{V1}Avg prompt throughput: 8.0 tokens/s, Running: 3 reqs"
-    honest = _read(load, "filler", load)
-    assert _read(load, before + request_line.format(quoted=repr(text), text=text), load) == honest
+    honest = _read(LOAD, "filler", LOAD)
+    assert _read(LOAD, before + request_line.format(quoted=repr(text), text=text), LOAD) == honest
 
 
 @pytest.mark.parametrize("text", _QUOTED[:8])
@@ -286,10 +348,83 @@ def test_a_request_in_the_log_of_an_unknown_logger_is_no_line_of_the_server(text
      "2026-11-23 14:08:20,123 - vllm.engine.metrics - INFO - ", "node INFO 11-23 14:08:20 metrics.py:455] ",
      "2026-11-23T14:08:20.1Z pod-1 INFO [TP0] ", ""],
 )  # fmt: skip
-def test_a_line_of_the_server_may_have_any_prefix(before: str) -> None:
+def test_a_line_of_vllm_may_have_any_prefix(before: str) -> None:
     found = _read(
         f"{before}non-default args: {{'max_num_seqs': 64}}",
         f"{before}Engine 000: Avg prompt throughput: 8.0 tokens/s, Running: 3 reqs",
     )
     assert [one.engine for one in found.intervals] == ["Engine 000"]
     assert [one.key for one in found.config] == ["max_num_seqs"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["Nov 23 14:35:13 gpu01 python[123]: ", "sglang-1  | ", "sglang  : ", "pod-1 sglang ",
+     "[pod/sglang-0/sglang] ", "2026-11-23T14:35:13.123456789Z stdout F ", "2026-11-23T14:35:13Z pod-1 "],
+)  # fmt: skip
+@pytest.mark.parametrize("ranks", ["", " TP0", " DP0 ATTN_TP0"])
+def test_a_line_of_sglang_may_have_any_prefix(before: str, ranks: str) -> None:
+    found = _read(before + SGLANG.replace(" TP0", ranks))
+    (interval,) = found.intervals
+    assert (interval.running, interval.waiting, interval.time_ns) == (4, 7, 1_795_442_900 * S)
+    assert found.issues == ()
+
+
+_LINES = (*f"{LOAD}\nfiller\n{SGLANG}\n{DRAFTS}".split("\n"),)
+
+
+def _docker(line: str, end: str = "\n") -> str:
+    return json.dumps({"log": line + end, "stream": "stderr", "time": "2026-11-23T14:35:13.1Z"})
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [_docker,
+     lambda line: json.dumps({"level": "info", "ts": "2026-11-23", "msg": line}),
+     lambda line: json.dumps({"message": line, "levelname": "INFO"}, separators=(",", ":")),
+     lambda line: _docker(json.dumps({"message": line}))],
+    ids=["Docker", "msg", "message", "Docker and message"],
+)  # fmt: skip
+def test_the_lines_of_a_log_in_json_are_read(wrap: Callable[[str], str]) -> None:
+    assert _read(*map(wrap, _LINES)) == _read(*_LINES)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda line: json.dumps({"payload": line}), lambda line: json.dumps([{"msg": line}]),
+     repr, lambda line: f"b{line!r}", lambda line: f'level=info msg="{line}"',
+     lambda line: f'time="2026-11-23" level=info msg="{line}"',
+     lambda line: json.dumps({"msg": line})[:-1], lambda line: f"Nov 23 14:35:13 gpu01 docker[1]: {_docker(line)}"],
+)  # fmt: skip
+@pytest.mark.parametrize("line", [LOAD, SGLANG, _ITERATION])
+def test_statistics_in_records_that_are_not_read_are_reported(line: str, wrap: Callable[[str], str]) -> None:
+    assert [issue.kind for issue in _read(LOAD, wrap(line)).issues] == ["unknown statistics"]
+
+
+def test_a_record_with_a_key_twice_is_reported() -> None:
+    found = _read(f'{{"msg": {json.dumps(LOAD)}, "msg": {json.dumps(SGLANG)}}}')
+    assert [issue.kind for issue in found.issues] == ["key twice"]
+
+
+def test_the_rest_of_a_line_that_docker_divided_is_no_line_of_the_server() -> None:
+    """Docker divides lines at 16 KiB, so the text of a client may begin a record."""
+    divided = _docker("Received request cmpl-1: prompt: '" + "a" * 16_350, "")
+    found = _read(_docker(SGLANG), divided, _docker(LOAD), _docker(SGLANG))
+    assert [one.waiting for one in found.intervals] == [7, 7]
+    # A record without a line feed is usually a whole line.
+    assert len(_read(*(_docker(line, "") for line in (LOAD, SGLANG))).intervals) == 2
+
+
+@pytest.mark.parametrize("text", _QUOTED[:8])
+def test_the_text_of_a_request_in_a_record_is_no_line_of_the_server(text: str) -> None:
+    for line in (f"Received request cmpl-1: prompt: {text!r}", f"prompt:\n{text}", f"Received request cmpl-{text}: b"):
+        assert _read(_docker(LOAD), json.dumps({"msg": line}), _docker(LOAD)) == _read(_docker(LOAD), "", _docker(LOAD))
+
+
+@pytest.mark.parametrize("word", ["1.1 ", "1." * 49 + "1 ", "1.1" + " " * 60, "1.1" + " " * 20_000])
+def test_the_words_before_a_line_cost_no_more_than_their_length(word: str) -> None:
+    """Each word had two ways to match, so eight words had 256."""
+    line = word * 8 + "gen throughput\n"
+    began = time.process_time()
+    assert console_log.read((line * (300_000 // len(line) + 1)).encode()).intervals == ()
+    assert time.process_time() - began < 2

@@ -226,13 +226,32 @@ def test_times_that_a_client_did_not_measure_are_unknown(form: str, tmp_path: Pa
         (RESULT.format(48).partition("48.00")[0] + "4", ["bad value", "cut result"]),
         (RESULT.format(48).replace("48.00", "nan"), ["bad value"]),
         (RESULT.format(48).partition("48.00")[0] + "\n" + RESULT.format(5), ["bad value", "cut result"]),
+        (RESULT.format(48).replace("=\nSucc", "=\nMean TTFT (ms): 9.00\nSucc"), ["mixed results"]),
+        (RESULT.format(48).replace("=\nSucc", f"={RESULT[:50]}\nSucc"), ["mixed results"]),
+        (RESULT.format(48).replace("=" * 50, "=" * 100), ["mixed results"]),
+        (RESULT.format(48) + RESULT.format(9).replace("Serving", "S\0rving"), ["stray value"]),
+        (RESULT.format(48) + "x\n" * 200_000 + " Output token throughput (tok/s): 7.0\n", ["stray value"]),
+        (RESULT.format(48) + "=" * 50 + "\nTotal input tokens: 7\n", []),
+        (RESULT.format(48) + RESULT.format(5), []),
     ],
-    ids=["whole", "last line feed missing", "no end", "cut in a number", "no number", "a second title"],
-)
+    ids=["whole", "last line feed missing", "no end", "cut in a number", "no number", "a second title", "a value twice",
+         "two titles in a line", "two ends in a line", "a lost title", "far from a result", "no value of a result",
+         "two results"],
+)  # fmt: skip
 def test_damage_of_a_printed_result_is_reported(text: str, kinds: list[str], tmp_path: Path) -> None:
     path = tmp_path / "bench.log"
     path.write_text(text)
     assert [one.kind for one in text_input.read(str(path)).issues] == kinds
+
+
+@pytest.mark.parametrize("key", ["mean_ttft_ms", "completed", "backend"])
+def test_a_key_that_a_result_has_twice_is_reported(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    text = '{"backend": "vllm", "completed": 4, "mean_ttft_ms": 9000}'
+    path.write_text(text)
+    assert text_input.read(str(path)).issues == ()
+    path.write_text(text.replace("}", f', "{key}": 10}}'))
+    assert [one.kind for one in text_input.read(str(path)).issues][:1] == ["key twice"]
 
 
 def test_blanks_in_a_printed_result_cost_no_more_than_their_length() -> None:

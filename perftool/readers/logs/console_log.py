@@ -27,7 +27,7 @@ from perftool.readers.text.log_lines import LogLine, own_words, read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
 
 # The scanners need only lines that contain one of these texts, or colour escapes, which may split such a text.
-_SERVING = (*serving_buckets.CORES, *serving_intervals.CORES, *serving_patterns.CORES, client_result.TITLE)
+_SERVING = (*serving_buckets.CORES, *serving_intervals.CORES, *serving_patterns.CORES, *client_result.CORES)
 _TEXTS = shortest((*fallback_log.CORES, *banner.TITLES, *runtime_log.CORES, *_SERVING, "\x1b"))
 # The rows of a fallback table contain "::", and may occur anywhere after its header.
 _TEXTS_AND_ROWS = shortest((*_TEXTS, "::"))

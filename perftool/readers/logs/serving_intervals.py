@@ -5,62 +5,76 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from perftool.model.records import LogReading
 from perftool.model.serving import LoggedIteration, ServingInterval
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_lines import LogLine, beginning, own_words
+from perftool.readers.text.log_lines import Beginning, LogLine, is_wrapped, own_words
 from perftool.readers.text.log_time import DAY_NS
+from perftool.readers.text.printed_number import printed_number
 
 _VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch", "SpecDecoding metrics: "
 _DRAFTS_V0 = "Speculative metrics: "
 _ITERATION = "iteration elapsed time: "
 # All servers print the rate at which they generate tokens, in various forms.
 _RATES = ("gen throughput", "generation throughput")
+# Only a server prints these, so a line with one of them is its own behind any prefix.
+_DISTINCT = (_VLLM, _ITERATION, "gen throughput (token/s): ", "Avg generation throughput: ")
 CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION, *_RATES)
 # SGLang's scheduler printed "Decode batch. #running-req" at first. Later versions print "Decode batch, #running-req",
 # some of them with the number of the call: "Decode batch [7], #running-req".
 _SGLANG_LINE = rf"{_SGLANG}(?: \[\d+\])?[.,] #"
 # What the line itself says, not a text of a client that it quotes.
-_LOAD = beginning(
+_LOAD = Beginning(
     rf"(?:Engine \d+: |\d+ Engines Aggregated: )?(?:Avg |{_DRAFTS}|{_DRAFTS_V0}|Iteration\()|{_SGLANG_LINE}"
 )
 # Enough for two hours of iterations of 7 ms.
 _MOST = 1_000_000
+# The characters in which a number and its unit must end.
+_LONGEST = 40
 # Limits memory use: a row of statistics takes 1.5 kB.
 _MOST_INTERVALS = 500_000
 
-_REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"
+_WHOLE = r"(\d{1,12})"
 # At most nine digits, so that times fit into 64 bits as nanoseconds.
 _MS = r"(\d{1,9}(?:\.\d{1,9})?)"
 _ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
-_Fields = dict[str, tuple[re.Pattern[str], float]]
-# The pattern of each number, and the factor that converts it to the unit of the field.
-_VLLM_RATES: _Fields = {
-    "prompt_tokens_per_s": (re.compile(rf"Avg prompt throughput: {_REAL}"), 1),
-    "generation_tokens_per_s": (re.compile(rf"Avg generation throughput: {_REAL}"), 1),
-    "cache_ratio": (re.compile(rf"KV cache usage: {_REAL}%"), 0.01),
-    # V0 prints the hit rates of the device's and the host's caches on a separate line.
-    "prefix_hit_ratio": (re.compile(rf"(?<!External )[Pp]refix cache hit rate: {_REAL}%"), 0.01),
-}
-_VLLM_COUNTS = {
-    "running": re.compile(rf"Running: {_WHOLE} reqs"),
+
+
+class _Value(NamedTuple):
+    """A number in a line of statistics: the label before it, the text behind it, and the factor that converts it to the
+    unit of its field. A count has no factor. ``always``: whether all versions of the server print it, and once."""
+
+    label: re.Pattern[str]
+    behind: str = ""
+    factor: float | None = None
+    always: bool = False
+
+
+_Values = dict[str, _Value]
+_VLLM_VALUES: _Values = {
+    "prompt_tokens_per_s": _Value(re.compile("Avg prompt throughput: "), " tokens/s", 1, always=True),
+    "generation_tokens_per_s": _Value(re.compile("Avg generation throughput: "), " tokens/s", 1, always=True),
+    "running": _Value(re.compile("Running: "), " reqs", always=True),
     # V0 calls waiting requests pending.
-    "waiting": re.compile(rf"(?:Waiting|Pending): {_WHOLE} reqs"),
-    "preemptions": re.compile(rf"Preemptions: {_WHOLE}"),
+    "waiting": _Value(re.compile("(?:Waiting|Pending): "), " reqs", always=True),
+    "preemptions": _Value(re.compile("Preemptions: ")),
+    # V0 prints the usage of the device's and the host's caches, and their hit rates on a separate line.
+    "cache_ratio": _Value(re.compile("KV cache usage: "), "%", 0.01),
+    "prefix_hit_ratio": _Value(re.compile("(?<!External )[Pp]refix cache hit rate: "), "%", 0.01),
 }
-_SGLANG_RATES: _Fields = {
-    "generation_tokens_per_s": (re.compile(rf"gen throughput \(token/s\): {_REAL}"), 1),
-    "cache_ratio": (re.compile(rf"token usage: {_REAL}"), 1),
+_SGLANG_VALUES: _Values = {
+    "generation_tokens_per_s": _Value(re.compile(r"gen throughput \(token/s\): "), "", 1, always=True),
+    "running": _Value(re.compile("#running-req: "), always=True),
+    "waiting": _Value(re.compile("#queue-req: "), always=True),
+    "cache_ratio": _Value(re.compile("token usage: "), "", 1),
 }
-_SGLANG_COUNTS = {
-    "running": re.compile(rf"#running-req: {_WHOLE}"),
-    "waiting": re.compile(rf"#queue-req: {_WHOLE}"),
-}
-_DRAFT_COUNTS = {
-    "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
-    "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
+_DRAFT_VALUES: _Values = {
+    "accepted": _Value(re.compile("Accepted: "), " tokens", always=True),
+    "drafted": _Value(re.compile("Drafted: "), " tokens", always=True),
+    "acceptance_length": _Value(re.compile("Mean acceptance length: "), "", 1),
 }
 # V0 prints totals since its start. Emitted tokens are used, because accepted tokens include those after a rejected
 # token.
@@ -68,12 +82,11 @@ _TOTALS_V0 = re.compile(
     rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
     rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"
 )
-# Skips dummy iterations, which only keep idle data-parallel ranks synchronised.
+# Dummy iterations only keep idle data-parallel ranks synchronised.
 _DETAILS = re.compile(
     rf"Iteration\({_WHOLE}\): {_WHOLE} context requests, {_WHOLE} context tokens, {_WHOLE} generation requests, "
-    rf"{_WHOLE} generation tokens, iteration elapsed time: {_MS} ms(?! \(dummy\))"
+    rf"{_WHOLE} generation tokens, iteration elapsed time: {_MS} ms(?P<dummy> \(dummy\))?(?=,? |,?$)"
 )
-_LENGTH: _Fields = {"acceptance_length": (re.compile(rf"Mean acceptance length: {_REAL}"), 1)}
 
 
 class IntervalScanner:
@@ -97,29 +110,47 @@ class IntervalScanner:
         statistics."""
         text = line.text
         if not _LOAD.match(text):
-            if self._unknown is None and line.prefix.of_server and any(rate in own_words(text) for rate in _RATES):
+            if self._unknown is None and _is_unknown(line):
                 self._unknown = line.number
-            return
-        if _VLLM in text:
-            self._add(line, {**_rates(_VLLM_RATES, text), **_counts(_VLLM_COUNTS, text)})
+        elif _VLLM in text:
+            self._add(line, self._values(_VLLM_VALUES, line))
         elif _SGLANG in text:
-            self._add(line, {**_rates(_SGLANG_RATES, text), **_counts(_SGLANG_COUNTS, text)})
-        elif _DRAFTS in text and self._intervals:
+            self._add(line, self._values(_SGLANG_VALUES, line))
+        elif _DRAFTS in text:
             # vLLM prints this line right after the statistics of the same interval.
-            drafts: dict[str, Any] = {**_counts(_DRAFT_COUNTS, text), **_rates(_LENGTH, text)}
-            self._intervals[-1] = replace(self._intervals[-1], **drafts)
-        elif _DRAFTS_V0 in text and self._intervals:
-            self._intervals[-1] = replace(self._intervals[-1], **self._drafts_v0(text))
-        elif _ITERATION in text and (found := _DETAILS.search(text)):
-            self._add_iteration(line, found)
+            self._add_drafts(self._values(_DRAFT_VALUES, line))
+        elif _DRAFTS_V0 in text:
+            self._add_drafts(self._drafts_v0(line))
+        elif _ITERATION in text:
+            self._add_iteration(line)
+        elif any(rate in text for rate in _RATES):
+            self._note_damage(line)
 
     def reading(self) -> LogReading:
-        """All intervals and iterations so far. Statistics in an unknown form are reported if there are no others."""
-        if self._unknown is not None and not self.has_load:
+        """All intervals and iterations so far. Statistics in an unknown form are reported, because those that are known
+        may be a part of all."""
+        if self._unknown is not None:
             self._tally.note(
                 "unknown statistics", "a server's statistics are in a form that is not read", self._unknown
             )
         return LogReading(intervals=tuple(self._intervals), iterations=tuple(self._iterations), kind="runtime_log")
+
+    def _values(self, values: _Values, line: LogLine) -> dict[str, Any]:
+        """The numbers of ``values`` in ``line``. A number that is missing, twice, or no number counts as damage."""
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            ends = [label.end() for label in islice(value.label.finditer(line.text), 2)]
+            number = _number_at(line.text, ends[0], value) if ends else None
+            if number is not None:
+                found[name] = number if value.factor is None else number * value.factor
+            if (value.always and len(ends) != 1) or (ends and number is None):
+                self._note_damage(line)
+        return found
+
+    def _note_damage(self, line: LogLine) -> None:
+        self._tally.note(
+            "bad statistics", "a value of a server's statistics is missing, twice, or not a number", line.number
+        )
 
     def _add(self, line: LogLine, numbers: dict[str, Any]) -> None:
         if not numbers:
@@ -131,10 +162,19 @@ class IntervalScanner:
             ServingInterval(_engine(line.text), time_ns, **numbers, rank=line.rank, line=line.number)
         )
 
-    def _add_iteration(self, line: LogLine, found: re.Match[str]) -> None:
+    def _add_drafts(self, drafts: dict[str, Any]) -> None:
+        if self._intervals:
+            self._intervals[-1] = replace(self._intervals[-1], **drafts)
+
+    def _add_iteration(self, line: LogLine) -> None:
+        found = _DETAILS.search(line.text)
+        if found is None or line.text.count(_ITERATION) > 1:
+            self._note_damage(line)
+        if found is None or found["dummy"]:
+            return
         if not self._tally.has_room(len(self._iterations), "iterations", line.number, most=_MOST):
             return
-        number, prompts, prompt_tokens, generating, generated = map(int, found.groups()[:-1])
+        number, prompts, prompt_tokens, generating, generated = map(int, found.groups()[:5])
         self._iterations.append(
             LoggedIteration(
                 _engine(line.text), number, prompts, prompt_tokens, generating, generated, round(float(found[6]) * 1e6),
@@ -142,11 +182,14 @@ class IntervalScanner:
             )
         )  # fmt: skip
 
-    def _drafts_v0(self, text: str) -> dict[str, Any]:
+    def _drafts_v0(self, line: LogLine) -> dict[str, Any]:
         """The counts of draft tokens since the previous line or, if the server was restarted, since its start."""
         # Early releases of V1 reset their counts in each interval. They are recognised by an efficiency of nan.
-        totals = None if "efficiency: nan" in text else _TOTALS_V0.search(text)
+        if "efficiency: nan" in line.text:
+            return {}
+        totals = _TOTALS_V0.search(line.text)
         if not totals or not int(totals[1]):
+            self._note_damage(line)
             return {}
         per_step, _, drafted, emitted = map(int, totals.groups())
         if drafted < self._drafted:
@@ -173,11 +216,16 @@ def _engine(text: str) -> str:
     return found[1] if found else ""
 
 
-def _rates(fields: _Fields, text: str) -> dict[str, float]:
-    found = ((name, pattern.search(text), unit) for name, (pattern, unit) in fields.items())
-    return {name: float(match[1]) * unit for name, match, unit in found if match}
+def _is_unknown(line: LogLine) -> bool:
+    """Whether ``line``, which does not begin as known statistics do, contains statistics of a server."""
+    text = line.text
+    found = [known for known in (_RATES if line.prefix.of_server else _DISTINCT) if known in text]
+    return bool(found) and (is_wrapped(text) or any(known in own_words(text) for known in found))
 
 
-def _counts(fields: dict[str, re.Pattern[str]], text: str) -> dict[str, int]:
-    found = ((name, pattern.search(text)) for name, pattern in fields.items())
-    return {name: int(match[1]) for name, match in found if match}
+def _number_at(text: str, at: int, value: _Value) -> float | None:
+    """The number at ``at``. A comma or the end of the line follows its unit; V0 prints a full stop there."""
+    stated = text[at : at + _LONGEST].partition(", ")[0].rstrip(" ,").removesuffix(".")
+    if not stated.endswith(value.behind):
+        return None
+    return printed_number(stated.removesuffix(value.behind), whole=value.factor is None)

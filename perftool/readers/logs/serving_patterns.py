@@ -6,7 +6,7 @@ import re
 
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.readers.logs.bridge_patterns import known_line
-from perftool.readers.text.log_lines import LogLine, beginning
+from perftool.readers.text.log_lines import Beginning, LogLine
 
 PREEMPTION = "preemption"
 SERVING_PATTERNS = (
@@ -38,9 +38,9 @@ CORES = (
     "Chunked prefill is enabled with ",
 )  # fmt: skip
 _VLLM_STARTS = r"non-default args: |args: Namespace\(|Initializing an? (?:V\d )?LLM engine \(v"
-_SETTINGS = beginning(rf"{_VLLM_STARTS}|Chunked prefill is enabled with ")
+_SETTINGS = Beginning(rf"{_VLLM_STARTS}|Chunked prefill is enabled with ")
 # The lines that vLLM and SGLang print when they start.
-_STARTS = beginning(rf"{_VLLM_STARTS}|server_args=ServerArgs\(")
+_STARTS = Beginning(rf"{_VLLM_STARTS}|server_args=ServerArgs\(")
 # Only the settings that findings use are read, because the list may contain API keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Iterable
@@ -13,7 +12,9 @@ from perftool.readers.text.bounded_json import require_few_containers
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.json_values import number
 from perftool.readers.text.log_lines import LogLine, own_words
+from perftool.readers.text.printed_number import printed_number
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, joined, read_lines
+from perftool.readers.text.unique_keys import decoder_of_unique
 
 TITLE = "= Serving Benchmark Result ="
 # A result has about fifty lines.
@@ -48,11 +49,20 @@ for _shown, _statistic in _STATISTICS.items():
     for _time, _name in _TIMES.items():
         _LABELS[f"{_shown} {_time} (ms)"] = (_name, _statistic)
         _KEYS[f"{_shown} {_time} ms".lower().replace(" ", "_")] = (_name, _statistic)
-_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
-_END = re.compile(r"={40,}")
+# Two clients that print at once may put two ends on one line.
+_END, _TWO_ENDS = re.compile(r"={40,}"), 80
 COMPLETED = "completed"
+
+
+def _measured(names: dict[str, _Name]) -> set[str]:
+    return {key for key, (name, _) in names.items() if name.endswith(("_ms", "_per_s"))}
+
+
 # The options of a client decide which times a result contains.
-_MEASURED = {key for key, (name, _) in _KEYS.items() if name.endswith(("_ms", "_per_s"))}
+_MEASURED = _measured(_KEYS)
+# Other programs print numbers of requests and tokens under the same labels, but no others measure a server.
+_MEASURED_LABELS = _measured(_LABELS)
+CORES = (TITLE, *sorted(_MEASURED_LABELS))
 
 
 def is_result(keys: Iterable[str]) -> bool:
@@ -78,12 +88,18 @@ class ResultScanner:
 
     def feed(self, line: LogLine) -> None:
         """Keep the number in ``line`` if it is between the title and the end of a printed result."""
-        if TITLE in own_words(line.text):
+        if TITLE in line.text and (titles := own_words(line.text).count(TITLE)):
             self._close()
             self._left, self._is_open = _MOST_LINES, True
+            if titles > 1:
+                self._note_mixed(line)
         elif self._left:
             self._left -= 1
             self._read(line)
+        elif _label(line.text) in _MEASURED_LABELS:
+            self._tally.note(
+                "stray value", "a value stands outside of a printed result, whose title is lost", line.number
+            )
 
     def reading(self) -> LogReading:
         """All results so far. A truncated result contains the numbers that were printed."""
@@ -92,16 +108,24 @@ class ResultScanner:
 
     def _read(self, line: LogLine) -> None:
         text = line.text.strip()
-        label, _, value = text.partition(":")
+        label = _label(text)
         if _END.fullmatch(text):
+            if len(text) >= _TWO_ENDS:
+                self._note_mixed(line)
             self._is_open = False
             self._close()
         elif label in _LABELS:
+            value = printed_number(text[len(label) + 1 :].strip())
+            if _LABELS[label] in self._numbers:
+                self._note_mixed(line)
             # Without a line feed, the number may lack its last digits.
-            if line.ended and _NUMBER.fullmatch(value.strip()):
+            if line.ended and value is not None:
                 self._numbers[_LABELS[label]] = float(value)
             else:
                 self._tally.note("bad value", "a value of a printed result is not a complete number", line.number)
+
+    def _note_mixed(self, line: LogLine) -> None:
+        self._tally.note("mixed results", "a printed result has a line twice, so two are mixed", line.number)
 
     def _close(self) -> None:
         if self._is_open:
@@ -109,6 +133,10 @@ class ResultScanner:
         if self._numbers:
             self._results.add(self._numbers, exact=False)
         self._numbers, self._left, self._is_open = {}, 0, False
+
+
+def _label(text: str) -> str:
+    return text.partition(":")[0].lstrip()
 
 
 def read(source: Source, _rank: int | None = None) -> LogReading:
@@ -121,7 +149,7 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
         tally.note("bad JSON", f"the file was not read: {error}")
         text = ""
     results = _LastResults(tally)
-    decoder, at = json.JSONDecoder(), 0
+    decoder, at = decoder_of_unique(tally), 0
     while (begin := text.find("{", at)) >= 0:
         _note_other_text(tally, text[at:begin])
         try:

@@ -4,7 +4,7 @@ A line may begin with colours, the label of a launcher (Open MPI ``[1,0]<stdout>
 torchrun ``[default0]:``, ``rank0: `` ...) and the groups of the Gaudi logger:
 ``[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] ``. vLLM's logger writes
 ``(EngineCore_DP0 pid=123) INFO 11-23 14:08:20 [core.py:133] ``; before version 0.9, it wrote neither the parentheses
-nor the opening bracket. SGLang's writes ``[2026-11-23 14:08:20 TP0] ``.
+nor the opening bracket. SGLang's writes ``[2026-11-23 14:08:20 TP0] ``. A line may also be a member of a JSON record.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.json_lines import JsonLines
 from perftool.readers.text.log_time import parse_time, parse_time_of_day
 from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_lines
 
@@ -61,12 +62,16 @@ def read_log_lines(
 ) -> Iterator[LogLine]:
     """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. Raise the errors of
     read_lines."""
+    wanted, records = wanted or Wanted(), JsonLines(tally)
     for line in read_lines(source, tally, wanted=wanted):
-        text = line.text
-        if len(text) > MAX_LINE:
+        if len(line.text) > MAX_LINE:
             tally.note("long line", f"a line is longer than {MAX_LINE} characters; the rest is ignored", line.number)
-        prefix, text = split_prefix(text[:MAX_LINE])
-        yield LogLine(line.number, text, rank if prefix.rank is None else prefix.rank, prefix, line.ended)
+        text = records.line_in(line.text[:MAX_LINE])
+        if text is not None:
+            prefix, text = split_prefix(text)
+            yield LogLine(line.number, text, rank if prefix.rank is None else prefix.rank, prefix, line.ended)
+        # Only the record before shows whether a record is the rest of a line.
+        wanted.every |= records.is_record
 
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -98,8 +103,11 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
         text = text[label.end() :]
     if text.lstrip().startswith("["):
         prefix, text = _logger_groups(prefix, text)
-    elif server := _SERVER.search(own_words(text[:_LONGEST_LEAD])):
-        prefix = prefix._replace(time_ns=parse_time(server["time"]), level=server["level"].lower(), of_server=True)
+    if not prefix.is_logger and (server := _SERVER.search(own_words(text[:_LONGEST_LEAD]))):
+        level = server["level"]
+        prefix = prefix._replace(
+            time_ns=parse_time(server["time"] or server["date"]), level=level.lower() if level else None, of_server=True
+        )
         # A label of an unknown launcher may precede the prefix. A progress bar is part of the text.
         text = text[server.end() :] if _BAR not in text[: server.start()] else text
     if prefix.is_logger:
@@ -114,20 +122,50 @@ def own_words(message: str) -> str:
     return message[: quoted.start()] if quoted else message
 
 
-def beginning(pattern: str) -> re.Pattern[str]:
-    """A pattern for lines that begin with ``pattern``. Only what loggers and launchers write may precede it."""
-    return re.compile(rf"\s*(?:{_LEADING}\s+){{0,8}}?(?:{pattern})")
+def is_wrapped(message: str) -> bool:
+    """Whether ``message`` is a record in which a logger quotes the program's own line, as in JSON or ``msg="..."``."""
+    quote = _ANY_QUOTE.search(message)
+    return (
+        quote is not None
+        and quote.start() <= len(own_words(message))
+        and _BEFORE_OWN.search(message, max(quote.start() - _LONGEST_LEAD, 0), quote.start()) is not None
+    )
+
+
+class Beginning:
+    """Matches lines that begin with a pattern. Only what loggers and launchers write may precede it."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+
+    def match(self, text: str) -> re.Match[str] | None:
+        """The match in the line ``text``; None if it begins otherwise.
+
+        Each word is matched once, so the time is linear: a single pattern would try all ways to match the words.
+        """
+        at = len(text) - len(text.lstrip())
+        for _ in range(_MOST_LEADING + 1):
+            if found := self._pattern.match(text, at):
+                return found
+            if (word := _LEADING.match(text, at)) is None:
+                return None
+            at = word.end()
+        return None
 
 
 # Quotation marks around just one word enclose a name, and a mark after two or more letters is an apostrophe or closes a
 # quotation: neither begins a user's text. A mark after one letter, as in b'...', does.
 _QUOTED = re.compile(r"(?<!\w\w)(?P<mark>['\"`])(?!\w+(?P=mark))|\b(?:[Rr]equest|[Rr]esponse)\b")
+_ANY_QUOTE = re.compile(r"['\"`]")
+# What precedes the first quotation mark of a record.
+_BEFORE_OWN = re.compile(r"(?:^\s*b?|\{\s*|^\w+=|\b(?:log|msg|message)=)$")
 # A word of a prefix that split_prefix does not know: a level, a separator, a name before a bar, a name with dots, or
 # anything with digits or brackets (time, rank, process).
-_LEADING = (
+_LEADING = re.compile(
     r"(?:(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL):?|[-|]|[\w.-]+(?=\s+\|\s)|\w+(?:\.\w+)+"
-    r"|(?=[^\s'\"`]*[\d\[\]()])[^\s'\"`]{1,100})"
+    r"|(?=[^\s'\"`]*[\d\[\]()])[^\s'\"`]{1,100})\s+"
 )
+_MOST_LEADING = 8
 _LONGEST_LEAD = 400
 _BAR = "%|"
 
@@ -155,9 +193,11 @@ _LABEL = re.compile("|".join(label.replace("?P<rank>", f"?P<rank{i}>") for i, la
 _GROUP = re.compile(r"\s*\[([^\[\]]{1,64})\]")
 # The logger writes at most five groups.
 _MAX_GROUPS = 16
+# What SGLang's logger writes between its brackets: the time, and the ranks of the process (DP0 TP0 ...).
+_SGLANG = r"(?P<date>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: [A-Z_]{2,12}\d{1,4}){0,6}"
 _SERVER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
-    r"(?:\[?[\w./-]{1,120}:\d{1,6}\] ?)?"
+    rf"(?:\[?[\w./-]{{1,120}}:\d{{1,6}}\] ?)?|\[{_SGLANG}\] ?"
 )
 _SOURCE_LINE = re.compile(r"^\s*[\w./-]+\.(?:cpp|cc|h|hpp):\d+[:\t ]\s*")
 
@@ -178,7 +218,7 @@ _GROUPS = tuple(
             lambda p, text: p._replace(time_ns=parse_time(text)),
         ),
         (
-            r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: (?:DP|TP|PP|EP)\d{1,4}){0,4}$",
+            rf"{_SGLANG}$",
             lambda p, text: p._replace(time_ns=parse_time(text), of_server=True),
         ),
         (

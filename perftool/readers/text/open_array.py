@@ -16,10 +16,10 @@ from perftool.readers.text.bounded_json import require_few_containers
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import string_end, with_strings
 from perftool.readers.text.text_lines import TextLine
+from perftool.readers.text.unique_keys import decoder_of_unique
 
 # A faster pattern for strings without escapes.
 _WITHOUT_ESCAPES = re.compile(r'"[^"]*("|\Z)')
-_DECODER = json.JSONDecoder()
 # After an incomplete object, the braces are unbalanced, so the rest is decoded in pieces of this size.
 _MAX_PIECE = 16 << 20
 # The limit on failed decoding is _MOST_WORK times the length of the text plus _LEAST_WORK, in characters. A failed call
@@ -67,10 +67,11 @@ def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[di
         tally.note("damaged text", f"a long stretch of text was left out: {error}")
         return
     text = valid_json(text)
+    decoder = decoder_of_unique(tally)
     at, left = text.find("{"), _MOST_WORK * len(text) + _LEAST_WORK
     while at >= 0:
         try:
-            value, end = _DECODER.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             tally.note("damaged record", "a record is truncated or damaged")
             # Limit the work, because decoding each object inside an incomplete one would fail at the same place.
