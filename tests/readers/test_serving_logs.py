@@ -428,3 +428,8 @@ def test_the_words_before_a_line_cost_no_more_than_their_length(word: str) -> No
     began = time.process_time()
     assert console_log.read((line * (300_000 // len(line) + 1)).encode()).intervals == ()
     assert time.process_time() - began < 2
+
+
+def test_a_line_that_the_server_is_still_writing_is_left_out() -> None:
+    reading = console_log.read(f"{LOAD}\n{LOAD[:120]}".encode())
+    assert ([one.running for one in reading.intervals], reading.issues) == ([3], ())

@@ -112,6 +112,9 @@ class IntervalScanner:
         if not _LOAD.match(text):
             if self._unknown is None and _is_unknown(line):
                 self._unknown = line.number
+        elif not line.ended:
+            # The server is still writing this line.
+            return
         elif _VLLM in text:
             self._add(line, self._values(_VLLM_VALUES, line))
         elif _SGLANG in text:
