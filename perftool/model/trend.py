@@ -73,12 +73,12 @@ class RunLine:
 
 @dataclass(frozen=True)
 class History:
-    """The lines of a summary file in order. ``damaged`` is the number of unreadable lines. ``ends_damaged`` is true if
-    the last line is unreadable."""
+    """The lines of a summary file in order. ``damaged`` is the number of unreadable lines, and ``intact`` the number of
+    ``lines`` behind the last one of these."""
 
     lines: tuple[RunLine, ...]
     damaged: int
-    ends_damaged: bool = False
+    intact: int
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,35 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str,
     assert said in run.err
 
 
+@pytest.mark.parametrize(
+    ("values", "cut", "code"),
+    [
+        ([*STEADY, 200, 201, 199, 200], (), 1), ([*STEADY, 200, 201, 199, 200], (8, 9, 10), 2),
+        ([*STEADY, 200, 201, 199, 200], (10,), 2), ([*STEADY, 200, 201, 199, 200], (8,), 1),
+        # A level of three runs is judged, whatever precedes it.
+        ([*STEADY, 200, 100, 101, 99], (8,), 0), ([*STEADY, 200, 100, 101], (8,), 2), ([*STEADY, 130], (3,), 0),
+        # Too few runs, and corrupt lines before the first run.
+        ([100, 200, 201], (1,), 0), ([200, *[100] * 2], (0,), 0),
+    ],
+)  # fmt: skip
+def test_the_gate_fails_if_corrupt_lines_may_hide_a_level(
+    values: list[float], cut: tuple[int, ...], code: int, run: Run
+) -> None:
+    lines = [line(at, value) for at, value in enumerate(values, 1)]
+    Path("n.jsonl").write_text("".join(one[:40] + "\n" if at in cut else one for at, one in enumerate(lines)))
+    assert run("trend", "n.jsonl") == code
+    said = "n.jsonl: fewer than 3 runs follow a corrupt line of the file, so the newest run is not judged"
+    assert (said in run.err) == (code == 2)
+
+
+def test_a_line_with_a_key_twice_is_corrupt(run: Run) -> None:
+    write(STEADY)
+    with Path("n.jsonl").open("a") as file:
+        file.write(line(9, 200.0).replace('"step_time_ms": 200.0', '"step_time_ms": 200.0, "step_time_ms": 100.0'))
+    assert run("trend", "n.jsonl") == 2
+    assert "the last line of the file is corrupt" in run.err
+
+
 @pytest.mark.parametrize("end", [b"", gzip.compress(b"x" * 500, mtime=0)[:12]])
 def test_the_gate_fails_if_the_compressed_end_of_the_file_is_damaged(end: bytes, run: Run) -> None:
     """The lines of later runs may have been lost."""

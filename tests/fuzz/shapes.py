@@ -490,6 +490,20 @@ def _joined(parts: int) -> bytes:
     return document([*events, x("autograd::engine::evaluate_function: AddmmBackward0", end + 200, 100, **made)])
 
 
+def _repeated(weights: int) -> bytes:
+    """20,000 concatenations of repeated rows, and a product with ``weights`` weights in each of four steps."""
+    copied = {"Input Dims": [[1, 4], [], []], "Concrete Inputs": ["", "[8, 4]", "False"]}
+    joined = {"Input Dims": [[[8, 4], [8, 4]], []], "Concrete Inputs": ["", "0"]}
+    product = {"Input Dims": [[16, 4], *[[1_000_000, 1_000_000]] * weights]}
+    events = _steps(4, 800_000)
+    for number in range(4):
+        at = 200_000 * number
+        for pair in range(5_000):
+            events += [x("aten::expand", at + 20 * pair, 5, **copied), x("aten::cat", at + 20 * pair + 9, 5, **joined)]
+        events.append(x("aten::linear", at + 120_000, 50_000, **product))
+    return document(events)
+
+
 def _summed(inputs: int) -> bytes:
     """A sum with ``inputs`` inputs around 15,000 kernels, and the softmax of an output layer."""
     args = {"Input Dims": [[number + 1, 3] for number in range(inputs)]}
@@ -676,6 +690,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "sparse matrices of many shapes": ("t.json", lambda: _sparse(lambda _: 999), lambda: _sparse(lambda at: 1000 + at)),
     "an op of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(15_000)),
     "modules before an op of many inputs": ("t.json", lambda: _joined(10), lambda: _joined(5000)),
+    "repeated rows before a product of many inputs": ("t.json", lambda: _repeated(5), lambda: _repeated(1_550)),
     "a product of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(2_900, op="aten::mm")),
     "a layer of many inputs around kernels": ("t.json", lambda: _summed(2), lambda: _summed(2_900)),
     "functions around saves": ("t.json", lambda: _saves(1), lambda: _saves(16_000)),

@@ -243,7 +243,7 @@ def test_text_cut_in_a_number_drops_the_number() -> None:
 def test_text_values_are_never_evaluated(value: str) -> None:
     reading = read(f"Metric name: cpu_fallback\nStatistics:\n\tTotalNumber: 1\n\tFallbackOps: {value}\n")
     assert reading.metrics[0].values == (MetricValue("TotalNumber", 1, 1),)
-    assert issues(reading) == {"bad value": 1}
+    assert issues(reading) == {"bad value": 1, "missing fallbacks": 1}
 
 
 def test_an_f_string_costs_no_more_than_its_length() -> None:
@@ -251,7 +251,39 @@ def test_an_f_string_costs_no_more_than_its_length() -> None:
     began = time.process_time()
     reading = read(f"Metric name: cpu_fallback\nStatistics:\n\tTotalNumber: 1\n\tFallbackOps: {value}\n")
     assert time.process_time() - began < 2
-    assert issues(reading) == {"bad value": 1}
+    assert issues(reading) == {"bad value": 1, "missing fallbacks": 1}
+
+
+@pytest.mark.parametrize(
+    ("statistics", "problems"),
+    [
+        ({"TotalNumber": 3, "FallbackOps": {"aten::a": 1, "aten::b": 2}}, {}),
+        ({"TotalNumber": 0, "FallbackOps": {}}, {}),
+        ({"TotalNumber": 0}, {}),
+        ({"TotalNumber": 3, "FallbackOps": {"aten::a": 1}}, {"missing fallbacks": 1}),
+        ({"TotalNumber": 3, "FallbackOps": {}}, {"missing fallbacks": 1}),
+        ({"TotalNumber": 3, "FallbackOps": 3}, {"missing fallbacks": 1}),
+        ({"TotalNumber": 3}, {"missing fallbacks": 1}),
+        ({"FallbackOps": {}}, {"missing fallbacks": 1}),
+        ({}, {"damaged record": 1}),
+    ],
+)
+def test_fallbacks_must_add_up_to_their_total(statistics: dict[str, object], problems: dict[str, int]) -> None:
+    text = "Metric name: cpu_fallback\nStatistics:\n" + "".join(f"\t{key}: {statistics[key]}\n" for key in statistics)
+    record = {"metric_name": "cpu_fallback", "statistics": statistics}
+    assert issues(read(json.dumps([record]))) == issues(read(text)) == problems
+
+
+def test_a_statistic_twice_is_reported() -> None:
+    ops = ("{'aten::a': 3}", "{}")
+    text = "Metric name: cpu_fallback\nStatistics:\n\tTotalNumber: 0\n" + "".join(
+        f"\tFallbackOps: {op}\n" for op in ops
+    )
+    assert issues(read(text)) == {"key twice": 1}
+    text = "Metric name: cpu_fallback\nStatistics:\n\tTotalNumber: 0\n\tFallbackOps: {'aten::a': 3, 'aten::a': 0}\n"
+    assert issues(read(text)) == {"key twice": 1}
+    inner = '"TotalNumber": 0, "FallbackOps": {"aten::a": 3}, "FallbackOps": {}'
+    assert issues(read('[{"metric_name": "cpu_fallback", "statistics": {' + inner + "}}]")) == {"key twice": 1}
 
 
 def test_hits_of_recipes_have_numbers_for_names() -> None:

@@ -32,10 +32,15 @@ vllm:generation_tokens_created{engine="1",model_name="m"} 1.7954431148e+09
 vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 2.0
 vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 2.0
 vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 0.25
+vllm:time_to_first_token_seconds_bucket{engine="1",le="+Inf",model_name="m"} 0.0
+vllm:time_to_first_token_seconds_count{engine="1",model_name="m"} 0.0
+vllm:time_to_first_token_seconds_sum{engine="1",model_name="m"} 0.0
 vllm:time_per_output_token_seconds_count{engine="0",model_name="m"} 10.0
+vllm:time_per_output_token_seconds_count{engine="1",model_name="m"} 0.0
 vllm:time_per_output_token_seconds_sum{engine="0",model_name="m"} NaN
 vllm:num_preemptions_total{engine="0",model_name="m"} 1.0.0
 vllm:request_success_total{engine="0"} 7 # {trace_id="x"} 1.0
+vllm:request_success_total{engine="1"} 0
 vllm:iteration_tokens_total_count{engine="0"} 9
 vllm:iteration_tokens_total_count{engine="1"} 9.000,0
 vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="0",num_gpu_blocks="96"} 1.0
@@ -143,6 +148,53 @@ def test_a_value_that_a_page_has_twice_is_unknown() -> None:
     assert metrics_page.read(page.encode()).pages[0].totals == {"preemptions": 8}
     found = metrics_page.read((page * 2).encode())
     assert (found.pages[0].totals, [(one.kind, one.count) for one in found.issues]) == ({}, [("bad value", 2)])
+
+
+@pytest.mark.parametrize("name", ["a} 0 # {", 'a\\"} 0 # {', 'a",b="} 0'])
+def test_a_label_of_a_page_may_contain_braces(name: str) -> None:
+    found = metrics_page.read(f'vllm:num_preemptions_total{{engine="0",model_name="{name}"}} 500\n'.encode())
+    assert (found.pages[0].totals, found.issues) == ({"preemptions": 500}, ())
+
+
+def test_the_order_of_labels_does_not_matter() -> None:
+    lines = ('vllm:num_preemptions_total{a="1",b="2"} 7\n', 'vllm:num_preemptions_total{b="2",a="1",} 7\n')
+    found = metrics_page.read("".join(lines).encode())
+    assert (found.pages[0].totals, [one.kind for one in found.issues]) == ({}, ["bad value"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("# HELP vllm:x y", "# HELP vllm:x z"), ("# TYPE vllm:x gauge", "#\tTYPE  vllm:x gauge"),
+     ("# HELP vllm:x y", 'sglang:x{model_name="b"} 1'), ("vllm:x 1", "# TYPE sglang:x gauge")],
+)  # fmt: skip
+def test_two_pages_in_one_file_are_reported(first: str, second: str) -> None:
+    values = 'vllm:num_preemptions_total{model_name="a"} 7', 'vllm:num_preemptions_total{model_name="b"} 7'
+    for lines, known in ((values, True), ((first, values[0]), True), ((first, values[0], second, values[1]), False)):
+        found = metrics_page.read("".join(f"{line}\n" for line in lines).encode())
+        assert (bool(found.pages[0].totals), not found.issues) == (known, known)
+
+
+@pytest.mark.parametrize(
+    ("lines", "totals"),
+    [(9, {"output_tokens": 5, "ttft_ms": 5000, "ttft_ms count": 6}), (8, {"output_tokens": 5}),
+     (7, {"output_tokens": 5}), (5, {"output_tokens": 5}), (2, {"output_tokens": 5})],
+)  # fmt: skip
+def test_a_page_that_lacks_its_last_lines_lacks_an_engine(lines: int, totals: dict[str, float]) -> None:
+    time = "vllm:time_to_first_token_seconds"
+    page = [f'vllm:generation_tokens_total{{engine="{engine}"}} {2 + engine}\n' for engine in (0, 1)]
+    page += [f"# TYPE {time} histogram\n"]
+    for engine in (0, 1):
+        page += [f'{time}_bucket{{le="+Inf",engine="{engine}"}} 3\n', f'{time}_count{{engine="{engine}"}} 3\n',
+                 f'{time}_sum{{engine="{engine}"}} {1 + 3 * engine}\n']  # fmt: skip
+    found = metrics_page.read("".join(page[:lines]).encode())
+    assert (found.pages[0].totals, not found.issues) == (totals, lines in (9, 2))
+
+
+def test_an_engine_may_have_any_label() -> None:
+    time = "vllm:time_to_first_token_seconds"
+    page = f'{time}_sum{{dp="0"}} 1\n{time}_count{{dp="0"}} 3\n' + f'{time}_bucket{{le="+Inf",dp="1"}} 3\n'
+    found = metrics_page.read(page.encode())
+    assert (found.pages[0].totals, [one.kind for one in found.issues]) == ({}, ["bad value"])
 
 
 def test_a_line_of_a_page_may_be_indented(tmp_path: Path) -> None:

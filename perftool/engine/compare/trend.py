@@ -87,6 +87,7 @@ def trend_of(
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
         sum(line.metrics.get(metric) is None for line in whole), history.damaged,
         _unjudged(newest, max(lines, key=_when), chosen[-1], metric, history)
+        or _with_corrupt_lines(shown, history)
         or _without_usual_ranks(newest, whole, lines)
         or _without_device_work(newest, whole)
         or _with_other_steps(newest, wanted)
@@ -121,7 +122,7 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
     ``latest`` is the last line of the file. Its run was analysed last and should be the newest, but the clock of the
     machine that recorded it, or of another machine, may be wrong.
     """
-    if history.ends_damaged:
+    if history.damaged and not history.intact:
         return "the last line of the file is corrupt, so the newest run is not judged"
     if _when(newest) != _when(last):
         whose = "for the whole run" if newest.rank is None else f"for rank {newest.rank}"
@@ -138,6 +139,20 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
     if newest.metrics.get(metric) is None:
         return f"the newest run ({newest.label}) does not show {metric}, so it is not judged"
     return ""
+
+
+def _with_corrupt_lines(shown: Sequence[RunLine], history: History) -> str:
+    """If a corrupt line of the file may be one of the last runs that make a level, return why the newest run is not
+    judged, otherwise ""."""
+    intact = set(map(id, history.lines[len(history.lines) - history.intact :]))
+    behind = sum(id(line) in intact for line in shown)
+    # Before the first of these runs, a corrupt line belongs to an earlier series.
+    if behind >= min(FEWEST_RUNS, len(shown)) or len(shown) + history.damaged < 2 * FEWEST_RUNS:
+        return ""
+    return (
+        f"fewer than {FEWEST_RUNS} runs follow a corrupt line of the file, so the newest run is not judged: a worse "
+        "level may be hidden"
+    )
 
 
 def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequence[RunLine]) -> str:

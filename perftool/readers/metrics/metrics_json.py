@@ -20,6 +20,8 @@ def json_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
         record = _record(value)
         if record is None:
             tally.note("not a metric", "an object in the file is not a metrics record")
+        elif not record.statistics:
+            tally.note("damaged record", "a metrics record has no statistics")
         else:
             yield record
 

@@ -95,6 +95,8 @@ class MetricsSeries:
         state.totals = counters
         self._snapshots.append(snapshot)
         self._count_fallbacks(snapshot)
+        if record.metric == "cpu_fallback":
+            self._check_fallbacks(record)
         if record.metric == "graph_compilation":
             self._count_compilations(snapshot, self._new_recipes(record, state))
 
@@ -127,6 +129,13 @@ class MetricsSeries:
         for value in snapshot.values:
             if value.key == "FallbackOps" and value.name is not None and value.increment is not None:
                 self._fallbacks[value.name] = self._fallbacks.get(value.name, 0) + int(value.increment)
+
+    def _check_fallbacks(self, record: RawRecord) -> None:
+        """Note if the calls of the ops are not as many as the total."""
+        ops = record.statistics.get("FallbackOps", {})
+        counts = [number(count) for count in ops.values()] if isinstance(ops, Mapping) else [None]
+        if None in counts or sum(filter(None, counts)) != record.statistics.get("TotalNumber"):
+            self.tally.note("missing fallbacks", "the CPU fallbacks of ops do not add up to their total number")
 
     def _new_recipes(self, record: RawRecord, state: _Metric) -> list[tuple[str, int]]:
         """The names and times (ns) of recipes that are new in this record."""

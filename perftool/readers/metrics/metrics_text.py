@@ -10,6 +10,7 @@ from perftool.readers.metrics.metrics_series import RawRecord
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.python_value import parsed
 from perftool.readers.text.text_lines import TextLine
+from perftool.readers.text.unique_keys import decoder_of_unique
 
 _LABEL = re.compile(r"(?P<label>Metric name|Triggered by|Generated on|Statistics): ?(?P<value>.*)")
 _VALUE = re.compile(r"[ \t]+(?P<key>\w+): (?P<value>.+)")
@@ -44,8 +45,10 @@ def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
 
 
 def _keep(block: _Block, match: re.Match[str], line: TextLine, tally: IssueTally) -> None:
+    if match["key"] in block.statistics:
+        tally.note("key twice", "a metrics record has a statistic twice, so one of its values is not used", line.number)
     try:
-        block.statistics[match["key"]] = parsed(match["value"].strip())
+        block.statistics[match["key"]] = parsed(match["value"].strip(), decoder_of_unique(tally))
     except (ValueError, RecursionError):
         tally.note("bad value", "a value of the metrics file cannot be read", line.number)
 

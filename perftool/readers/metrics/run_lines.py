@@ -12,7 +12,9 @@ from perftool.errors import InputError
 from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
+from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.json_values import number
+from perftool.readers.text.unique_keys import decoder_of_unique
 
 # A line is about 2 kB long. The limit bounds the memory for files that are not summaries.
 _LONGEST = 1 << 16
@@ -26,17 +28,18 @@ def read_history(path: str) -> History:
 
     Raise InputError if the file cannot be opened or contains no summary.
     """
-    lines, damaged = [], 0
-    line: RunLine | None = None
+    lines: list[RunLine] = []
+    damaged = intact = 0
     with ByteStream(path) as stream:
         for text in _lines(stream.blocks()):
             line = _run_line(text)
             lines += [line] if line else []
             damaged += line is None
+            intact = intact + 1 if line else 0
         cut = bool(stream.issues)
     if not lines:
         raise InputError(f"{path}: no run summaries; analyze TRACE --summary-jsonl FILE writes them")
-    return History(tuple(lines), damaged + cut, ends_damaged=line is None or cut)
+    return History(tuple(lines), damaged + cut, 0 if cut else intact)
 
 
 def read_done(path: str) -> list[FileState]:
@@ -81,11 +84,15 @@ def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _run_line(text: bytes) -> RunLine | None:
     """The summary in a line, or None if the line is damaged or was not written by this program."""
+    tally = IssueTally()
     try:
         found = orjson.loads(text) if len(text) <= _LONGEST else None
-    except orjson.JSONDecodeError:
+        if not isinstance(found, dict) or found.get("version") != LINE_VERSION:
+            return None
+        decoder_of_unique(tally).decode(text.decode())
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("version") != LINE_VERSION:
+    if tally.issues():
         return None
     rank, world, codes = found.get("rank"), found.get("world_size"), found.get("findings", [])
     # Earlier versions of the program did not write these keys.

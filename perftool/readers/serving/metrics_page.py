@@ -7,19 +7,28 @@ whereas percentiles would be as coarse as the buckets.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import chain
 
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.model.serving import MetricsPage
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.text_lines import Source, Wanted, read_lines, shortest
+from perftool.readers.text.text_lines import Source, TextLine, Wanted, read_lines
 
+# The value of a label is in quotes and may contain any character, such as a brace. The limit on escapes keeps the
+# memory small, because the regular expression keeps a state per escape.
+_VALUE = r'"[^"\\]*(?:\\.[^"\\]*){0,1000}"'
+_LABEL = rf"\w{{1,100}}={_VALUE}"
+_LABELS = rf"\{{(?:{_LABEL}(?:,{_LABEL})*,?)?\}}"
 _SAMPLE = re.compile(
-    r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*?)\})? (?P<value>[-+.\w]{1,40})"
-    r"(?: -?\d+(?:\.\d+)?)?(?: # \{.*)?\s*$"
+    rf"(?P<name>[\w:]{{1,100}})(?P<labels>{_LABELS})? (?P<value>[-+.\w]{{1,40}})"
+    rf"(?: -?\d+(?:\.\d+)?)?(?: # {_LABELS}[-+.\w ]{{0,80}})?\s*$"
 )
-_NAME = re.compile(r"[\w:]+")
+_KEY_AND_VALUE = re.compile(rf"(\w{{1,100}})=({_VALUE})")
+_NAME = re.compile(r"(?P<server>vllm|sglang):[\w:]+")
+_COMMENT = re.compile(r"#\s*(?P<kind>HELP|TYPE)\s+(?=(?:vllm|sglang):)")
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
 # Our names for totals, and the names in pages, newest first. Histograms append _sum and _count.
 _TOTALS = {
@@ -52,15 +61,18 @@ _STARTED = "vllm:generation_tokens_created"
 _SETTINGS = "vllm:cache_config_info"
 _KEPT = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
 _HISTOGRAMS = [name for names in _TIMES.values() for name in names]
+# The buckets are not used, but show which engines the sum and the count must contain.
+_BUCKETS = {f"{name}_bucket": name for name in _HISTOGRAMS}
 _SUMMED = {
     _STARTED,
     *(name for names in _TOTALS.values() for name in names),
     *(f"{name}_{part}" for name in _HISTOGRAMS for part in ("sum", "count")),
 }
-_NAMES = {*_SUMMED, _SETTINGS}
-_READ = shortest(_NAMES)
-# Without the \b, a match would be tried at each letter of a long word.
-_LABEL = re.compile(r'\b(\w{1,60})="([^"\\]{0,200})"')
+_NAMES = {*_SUMMED, *_BUCKETS, _SETTINGS}
+_READ = ("vllm:", "sglang:")
+# A page of a server has about a hundred names.
+_MOST_NAMES = 10_000
+_LONGEST_SETTING = 200
 
 
 def is_page(lines: Iterable[str]) -> bool:
@@ -70,52 +82,113 @@ def is_page(lines: Iterable[str]) -> bool:
 
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read the totals and the settings in a page. Raise InputError if the file cannot be opened or read."""
-    tally = IssueTally()
-    # The values by name and labels.
-    samples: dict[str, dict[str, float]] = {}
-    unknown = set()
-    settings: tuple[ConfigEntry, ...] = ()
-    for line in read_lines(source, tally, wanted=Wanted(_READ)):
+    page = _Page(IssueTally(), rank)
+    for line in read_lines(source, page.tally, wanted=Wanted(_READ)):
         if not line.ended and line.text.strip():
             # Both text formats end every line, so the value may lack its last digits.
-            tally.note("cut line", "the last line of the metrics page is truncated, so values are missing", line.number)
-            continue
+            message = "the last line of the metrics page is truncated, so values are missing"
+            page.tally.note("cut line", message, line.number)
+        else:
+            page.feed(line)
+    return page.reading()
+
+
+@dataclass
+class _Page:
+    """Collects the values of a page from its lines, fed in order.
+
+    ``samples`` are values by name and labels. ``histograms`` are the labels of buckets, without their bounds, and
+    ``engines`` the engines with a value, both by name. Names of which a value is missing are ``unknown``. ``servers``
+    and ``described`` show whether the file consists of several pages.
+    """
+
+    tally: IssueTally
+    rank: int | None
+    samples: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    histograms: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    engines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    unknown: set[str] = field(default_factory=set)
+    settings: tuple[ConfigEntry, ...] = ()
+    servers: set[str] = field(default_factory=set)
+    described: set[tuple[str, str]] = field(default_factory=set)
+    is_several: bool = False
+
+    def feed(self, line: TextLine) -> None:
         text = line.text.lstrip()
-        name = _NAME.match(text)
-        if name is None or name[0] not in _NAMES:
-            continue
+        comment = _COMMENT.match(text)
+        name = _NAME.match(text, comment.end() if comment else 0)
+        if name is None:
+            return
+        self.servers.add(name["server"])
+        if comment:
+            self._describe((comment["kind"], name[0]), line.number)
+        elif name[0] in _NAMES:
+            self._sample(name[0], text, line.number)
+
+    def reading(self) -> LogReading:
+        """The totals and the settings of the page."""
+        if self.is_several or len(self.servers) > 1:
+            self.tally.note("several pages", "the file contains several metrics pages, so their values are unknown")
+            self.samples, self.settings = {}, ()
+        else:
+            self._note_missing()
+        # Without the value of one engine, a sum over the engines is unknown.
+        sums = {name: sum(values.values()) for name, values in self.samples.items() if name not in self.unknown}
+        # Each engine of a server has its own start time.
+        starts = frozenset(self.samples[_STARTED].items() if _STARTED in sums else ())
+        counters = {
+            (name, labels): value
+            for name, values in self.samples.items()
+            if name in sums and name != _STARTED
+            for labels, value in values.items()
+        }
+        page = MetricsPage(starts, _known(sums), frozenset(chain(*self.samples.values())), counters)
+        return LogReading(pages=(page,), config=self.settings, issues=self.tally.issues(), kind="serving")
+
+    def _describe(self, comment: tuple[str, str], line: int) -> None:
+        # A page describes each name once.
+        self.is_several |= comment in self.described
+        if self.tally.has_room(len(self.described), "names", line, most=_MOST_NAMES):
+            self.described.add(comment)
+
+    def _sample(self, name: str, text: str, line: int) -> None:
         found = _SAMPLE.match(text)
         value = _number(found["value"]) if found else None
         if found is None or value is None:
-            tally.note("bad value", "a value of the metrics page is not a number", line.number)
-            unknown.add(name[0])
-        elif found["name"] == _SETTINGS:
-            given = dict(_LABEL.findall(found["labels"] or ""))
-            settings = tuple(ConfigEntry("server", key, given[key], rank, line.number) for key in _KEPT if key in given)
-        else:
-            values, labels = samples.setdefault(found["name"], {}), found["labels"] or ""
-            if labels in values:
-                # Two pages in one file, for example.
-                tally.note("bad value", "the metrics page has a value twice", line.number)
-                unknown.add(found["name"])
-            values[labels] = value
-    for time in _HISTOGRAMS:
-        parts = {f"{time}_sum", f"{time}_count"}
-        if not parts & unknown and len({frozenset(samples.get(part, ())) for part in parts}) > 1:
-            tally.note("bad value", "a histogram of the metrics page lacks a sum or a count")
-            unknown |= parts
-    # Without the value of one engine, a sum over the engines is unknown.
-    sums = {name: sum(values.values()) for name, values in samples.items() if name not in unknown}
-    # Each engine of a server has its own start time.
-    starts = frozenset(samples[_STARTED].items() if _STARTED in sums else ())
-    counters = {
-        (name, labels): value
-        for name, values in samples.items()
-        if name in sums and name != _STARTED
-        for labels, value in values.items()
-    }
-    page = MetricsPage(starts, _known(sums), frozenset(chain(*samples.values())), counters)
-    return LogReading(pages=(page,), config=settings, issues=tally.issues(), kind="serving")
+            self.tally.note("bad value", "a value of the metrics page is not a number", line)
+            self.unknown.add(name)
+            return
+        given = dict(_KEY_AND_VALUE.findall(found["labels"] or ""))
+        if name == _SETTINGS:
+            kept = [key for key in _KEPT if key in given and len(given[key]) <= _LONGEST_SETTING]
+            self.settings = tuple(ConfigEntry("server", key, given[key][1:-1], self.rank, line) for key in kept)
+            return
+        if "engine" in given:
+            self.engines[name].add(given["engine"])
+        if name in _BUCKETS:
+            given.pop("le", None)
+        labels = ",".join(f"{key}={given[key]}" for key in sorted(given))
+        if name in _BUCKETS:
+            self.histograms[_BUCKETS[name]].add(labels)
+            return
+        if labels in self.samples[name]:
+            # Two pages in one file, for example.
+            self.tally.note("bad value", "the metrics page has a value twice", line)
+            self.unknown.add(name)
+        self.samples[name][labels] = value
+
+    def _note_missing(self) -> None:
+        """Note and leave out names that lack the value of an engine, because the page was cut, for example."""
+        for time in _HISTOGRAMS:
+            parts = {f"{time}_sum", f"{time}_count"}
+            labels = [set(self.samples.get(part, ())) for part in parts]
+            if not parts & self.unknown and (labels[0] != labels[1] or self.histograms.get(time, set()) - labels[0]):
+                self.tally.note("bad value", "a histogram of the metrics page lacks a sum or a count")
+                self.unknown |= parts
+        every = set().union(*self.engines.values())
+        for name in [name for name, engines in self.engines.items() if engines != every and name not in self.unknown]:
+            self.tally.note("bad value", "the metrics page lacks a value of an engine")
+            self.unknown.add(name)
 
 
 def _number(text: str) -> float | None:

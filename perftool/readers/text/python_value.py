@@ -16,16 +16,18 @@ _TOKEN = re.compile(
     r"""'[^'\\]*(?:\\.[^'\\]*){0,1000}'?|"[^"\\]*(?:\\.[^"\\]*){0,1000}"?|\(|,?\)|\b(?:None|True|False)\b"""
     r"|(?<![\w.\-])-?\d{1,20}(?=:)"
 )
+_DECODER = json.JSONDecoder()
 _IN_JSON = {"(": "[", ")": "]", ",)": "]", "None": "null", "True": "true", "False": "false"}
 
 
-def parsed(text: str) -> object:
-    """Parse ``text``. Tuples become lists, and integer keys of dicts become strings.
+def parsed(text: str, decoder: json.JSONDecoder | None = None) -> object:
+    """Parse ``text``. Tuples become lists, and integer keys of dicts become strings. ``decoder`` decodes the JSON that
+    the text is converted to.
 
     Raise ValueError or RecursionError for anything else. Python's own parser would take quadratic time for some texts
     (f-strings), and up to 500 times the memory for others.
     """
-    return json.loads(valid_json(_TOKEN.sub(_as_json, text)))
+    return (decoder or _DECODER).decode(valid_json(_TOKEN.sub(_as_json, text)))
 
 
 def _as_json(found: re.Match[str]) -> str:
