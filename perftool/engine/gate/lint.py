@@ -93,10 +93,11 @@ def _require_records(report: Report, plan: LintPlan) -> None:
     if any(file.events for file in read):
         return
     reasons = [issue.message for file in read if file.status == "unreadable" for issue in file.issues]
-    empty = [file.path for file in read if file.status != "unreadable"]
-    if empty:
-        shown = shown_paths(empty, plan.root, plan.stdin_name)
-        reasons.append(unrecognised_text([shown[path] for path in empty]))
+    others = [file for file in read if file.status != "unreadable"]
+    shown = shown_paths([file.path for file in others], plan.root, plan.stdin_name)
+    reasons += [f"{shown[file.path]}: {file.issues[0].message}" for file in others if file.issues]
+    if empty := [shown[file.path] for file in others if not file.issues]:
+        reasons.append(unrecognised_text(empty))
     raise NoInputError(f"{'; '.join(reasons)}, so nothing was checked; --allow-empty accepts an empty input")
 
 

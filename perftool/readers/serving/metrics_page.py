@@ -128,7 +128,7 @@ class _Page:
     def reading(self) -> LogReading:
         """The totals and the settings of the page."""
         if self.is_several or len(self.servers) > 1:
-            self.tally.note("several pages", "the file contains several metrics pages, so their values are unknown")
+            self.tally.note("several pages", "the file contains several metrics pages, whose values are unknown")
             self.samples, self.settings = {}, ()
         else:
             self._note_missing()
