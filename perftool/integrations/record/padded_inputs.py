@@ -98,11 +98,14 @@ def _runs(tokens: torch.Tensor, token: int | None) -> Iterator[tuple[Padding, in
             # Some programs end each padded row with the same token, such as a separator.
             if token is not None and int(ends[0, -1]) != value and bool((ends[:, -1] == ends[0, -1]).all()):
                 ends = ends[:, :-1]
-            # A sequence ends with the last token that is not padding.
-            lengths = (ends != value).flip(1).cummax(1).values.sum(1)
-            count, length = ends.shape
-            padded, cut = count * length - int(lengths.sum()), (length - int(lengths.max())) * count
-            yield Padding(count * length, padded, cut), value
+            yield _padding_after(ends != value), value
+
+
+def _padding_after(is_data: torch.Tensor) -> Padding:
+    """The padding after the last place with data in each row, which is a sequence."""
+    lengths = is_data.flip(1).cummax(1).values.sum(1)
+    count, length = is_data.shape
+    return Padding(count * length, count * length - int(lengths.sum()), (length - int(lengths.max())) * count)
 
 
 def padded_frames(frames: Any) -> PaddedFrames | None:
@@ -119,7 +122,6 @@ def _frames_of(frames: torch.Tensor, batch: int, axis: int, features: int) -> Pa
     count, length, width = rows.shape
     if count < 2 or length < _FEWEST_FRAMES:
         return None
-    # A sequence ends with the last frame that is not zero.
-    lengths = (rows != 0).any(2).flip(1).cummax(1).values.sum(1)
-    padded, cut = count * length - int(lengths.sum()), (length - int(lengths.max())) * count
-    return PaddedFrames(axis, width, Padding(count * length, padded, cut)) if padded and int(lengths.min()) else None
+    is_data = (rows != 0).any(2)
+    found = _padding_after(is_data)
+    return PaddedFrames(axis, width, found) if found.padded and bool(is_data.any(1).all()) else None
