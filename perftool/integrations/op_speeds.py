@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from itertools import islice
 from math import isfinite
@@ -36,8 +37,10 @@ _BETWEEN = (
     "upsample_bilinear2d_backward", "reflection_pad2d", "reflection_pad2d_backward", "max_pool3d_with_indices",
     "max_pool3d_with_indices_backward", "avg_pool3d", "avg_pool3d_backward",
 )  # fmt: skip
-# Factors that have to be named. They are the last arguments.
-_FACTORS = {"addmm": ("beta", "alpha"), "baddbmm": ("beta", "alpha"), "add": ("alpha",), "sub": ("alpha",)}
+# Arguments that have to be named. They are the last ones.
+_NAMED = {
+    "addmm": ("beta", "alpha"), "baddbmm": ("beta", "alpha"), "add": ("alpha",), "sub": ("alpha",), "sum": ("dtype",),
+}  # fmt: skip
 # Where autocast converts a weight, or its gradient, in each step: the position of the argument or of the result.
 _WEIGHTS, _WEIGHT_GRADIENTS = {"convolution": 1, "addmm": 2}, {"convolution_backward": 1}
 _EVENT = re.compile(
@@ -90,6 +93,16 @@ class _Op:
         )
 
     @property
+    def is_strided(self) -> bool:
+        """Whether some operand has its numbers in another order in memory than a contiguous tensor, or with gaps. In
+        products, an operand may be transposed without cost."""
+        return self.name in _BETWEEN and any(
+            _is_strided(size, stride)
+            for size, stride, kind in zip(self.dims, self.strides, self.types, strict=True)
+            if kind == "float"
+        )
+
+    @property
     def shortest_us(self) -> float:
         return min(self.calls_us)
 
@@ -112,24 +125,37 @@ class _Repeated:
     def mean_times(self) -> dict[str, int]:
         """The mean time of a call, in ns, in each way in which all of these ops were computed."""
         calls = sum(number for number, _ in self.times)
-        ways = [way.key for way in _WAYS if all(way.key in times for _, times in self.times)]
-        return {way: round(sum(number * times[way] for number, times in self.times) / calls) for way in ways}
+        every = self.times
+        if any(_CONTIGUOUS in times for _, times in every):
+            every = [(number, {_CONTIGUOUS: times["fp32_ns"], **times}) for number, times in every]
+        ways = [way.key for way in _WAYS if all(way.key in times for _, times in every)]
+        return {way: round(sum(number * times[way] for number, times in every) / calls) for way in ways}
+
+
+class _Layout(Enum):
+    """The memory layout of the operands."""
+
+    RECORDED = auto()
+    CHANNELS_LAST = auto()
+    CONTIGUOUS = auto()
 
 
 @dataclass(frozen=True)
 class _Way:
-    """A way to compute an op: the data type of the operands, and whether images and volumes are in channels_last."""
+    """A way to compute an op: the data type and the layout of its operands."""
 
     key: str
     dtype: torch.dtype
-    channels_last: bool
+    layout: _Layout
 
 
+_CONTIGUOUS = "fp32_contiguous_ns"
 _WAYS = (
-    _Way("fp32_ns", torch.float32, channels_last=False),
-    _Way("bf16_ns", torch.bfloat16, channels_last=False),
-    _Way("fp32_channels_last_ns", torch.float32, channels_last=True),
-    _Way("bf16_channels_last_ns", torch.bfloat16, channels_last=True),
+    _Way("fp32_ns", torch.float32, _Layout.RECORDED),
+    _Way(_CONTIGUOUS, torch.float32, _Layout.CONTIGUOUS),
+    _Way("bf16_ns", torch.bfloat16, _Layout.RECORDED),
+    _Way("fp32_channels_last_ns", torch.float32, _Layout.CHANNELS_LAST),
+    _Way("bf16_channels_last_ns", torch.bfloat16, _Layout.CHANNELS_LAST),
 )
 
 
@@ -148,7 +174,8 @@ def op_speeds(trace: Path, *, bf16: bool, is_over: Callable[[], bool] = lambda: 
         for op in _longest(trace):
             if times := _times(op, bf16, has_time):
                 found.setdefault(f"{op.name} {op.dims}", _Repeated(op)).add(op, times)
-    return [{"name": f"aten::{one.op.name}", "input_dims": one.op.dims, **one.mean_times()} for one in found.values()]
+    measured = [(one.op, one.mean_times()) for one in found.values()]
+    return [{"name": f"aten::{op.name}", "input_dims": op.dims, **times} for op, times in measured if len(times) > 1]
 
 
 def _longest(trace: Path) -> list[_Op]:
@@ -183,11 +210,13 @@ def _events(trace: Path) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
 
 
 def _times(op: _Op, bf16: bool, has_time: Callable[[float], bool]) -> dict[str, int]:
-    """The time of a call of ``op``, in ns, in each way; empty if there is nothing to compare. Leave out ways for which
-    ``has_time`` is false, given the time that the calls will probably take, in s."""
+    """The time of a call of ``op``, in ns, in each way; empty if it could not be computed as it was recorded. Leave out
+    ways for which ``has_time`` is false, given the time that the calls will probably take, in s."""
     times: dict[str, int] = {}
     for way in _WAYS:
-        if (way.dtype is torch.bfloat16 and not bf16) or (way.channels_last and not op.is_image):
+        if (way.dtype is torch.bfloat16 and not bf16) or (way.layout is _Layout.CHANNELS_LAST and not op.is_image):
+            continue
+        if way.layout is _Layout.CONTIGUOUS and not op.is_strided:
             continue
         longest_s = max(op.shortest_us / 1e6, *(time_ns / 1e9 for time_ns in times.values()), 0)
         if not has_time(longest_s * (1 if op.is_long else 2)):
@@ -198,16 +227,16 @@ def _times(op: _Op, bf16: bool, has_time: Callable[[float], bool]) -> dict[str, 
             continue
         if isfinite(time_s):
             times[way.key] = round(1e9 * time_s)
-    return times if "fp32_ns" in times and len(times) > 1 else {}
+    return times if "fp32_ns" in times else {}
 
 
 def _call(op: _Op, way: _Way) -> Callable[[], object]:
     """A call of ``op``, computed in the given ``way``. With BF16, it includes the casts of weights."""
     described = zip(op.dims, op.strides, op.types, op.values, strict=True)
     arguments = [_argument(op, way, *argument) for argument in described]
-    factors = _FACTORS.get(op.name, ())
-    last = len(arguments) - len(factors)
-    compute = partial(getattr(torch.ops.aten, op.name), **dict(zip(factors, arguments[last:], strict=True)))
+    named = _NAMED.get(op.name, ())
+    last = len(arguments) - len(named)
+    compute = partial(getattr(torch.ops.aten, op.name), **dict(zip(named, arguments[last:], strict=True)))
     arguments = arguments[:last]
     if way.dtype is torch.bfloat16 and op.name in _WEIGHTS:
         at = _WEIGHTS[op.name]
@@ -229,15 +258,27 @@ def _argument(op: _Op, way: _Way, size: Sequence[Any], stride: Sequence[Any], ki
     if kind not in _TYPES:
         return None
     is_cast = kind == "float" and (op.name in _PRODUCTS or len(size) == op.rank > 1)
-    return _operand(size, stride, way.dtype if is_cast else _TYPES[kind], way.channels_last)
+    return _operand(size, stride, way.dtype if is_cast else _TYPES[kind], way.layout)
 
 
-def _operand(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, channels_last: bool) -> torch.Tensor:
+def _operand(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, layout: _Layout) -> torch.Tensor:
     elements = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if 4 * elements > _MOST_MEMORY_SHARE * (free_memory_mb() << 20):
         raise MemoryError
     # Random numbers would change the state of the program's generator. Indices must be small.
     operand = torch.full([elements], int(dtype is not torch.int64), dtype=dtype).as_strided(size, stride)
-    if channels_last and len(size) in _CHANNELS_LAST:
+    if layout is _Layout.CHANNELS_LAST and len(size) in _CHANNELS_LAST:
         return operand.contiguous(memory_format=_CHANNELS_LAST[len(size)])
+    if layout is _Layout.CONTIGUOUS and _is_strided(size, stride):
+        return operand.contiguous()
     return operand
+
+
+def _is_strided(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether a tensor is neither contiguous nor in channels_last layout. An expanded tensor, which holds fewer numbers
+    than a contiguous one, does not count."""
+    if not size or 0 in stride:
+        return False
+    tensor = torch.empty_strided(size, stride, device="meta")
+    formats = [torch.contiguous_format, *([_CHANNELS_LAST[len(size)]] if len(size) in _CHANNELS_LAST else [])]
+    return not any(tensor.is_contiguous(memory_format=one) for one in formats)

@@ -19,7 +19,7 @@ _LONGEST = 200
 _LONGEST_DIMS, _MOST_OPS = 1_000, 100
 _MOST_MODULES = 100
 # Data types and layouts, in the order of the columns of ``op_speeds``.
-_WAYS = ("fp32", "bf16", "fp32_channels_last", "bf16_channels_last")
+_WAYS = ("fp32", "fp32_contiguous", "bf16", "fp32_channels_last", "bf16_channels_last")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000

@@ -89,7 +89,7 @@ def test_ops_on_volumes_have_a_time_for_each_way(tmp_path: Path, monkeypatch: py
              "max_pool3d_with_indices_backward")  # fmt: skip
     found = {row["name"]: [key for key in row if key in WAYS] for row in rows}
     assert all(found[f"aten::{name}"] == [WAYS[0], WAYS[2]] for name in names), found
-    assert converted.count(True) == sum(WAYS[2] in ways for ways in found.values())
+    assert converted.count(True) == sum(WAYS[2] in row for row in rows)
 
 
 @pytest.mark.usefixtures("every_op")
@@ -140,6 +140,31 @@ def test_calls_whose_strides_differ_are_repeated_apart(tmp_path: Path, monkeypat
     monkeypatch.setattr(module, "least_time", seen)
     [found] = op_speeds(tmp_path / "trace.json", bf16=True)
     assert (found["name"], found["fp32_ns"], found["bf16_ns"]) == ("aten::mm", 2000, 2000)
+
+
+@pytest.mark.usefixtures("every_op")
+def test_strided_ops_are_repeated_with_contiguous_operands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix, images = torch.randn(48, 64), torch.randn(IMAGE)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        for _ in range(3):
+            torch.sigmoid(matrix.t())
+        torch.sigmoid(torch.randn(64, 48))
+        torch.tanh(images.to(memory_format=torch.channels_last))
+        torch.relu(matrix[:1].expand(48, 64))
+        matrix.t() @ matrix
+        torch.ones(8, 8).t().sum(0, dtype=torch.float32)
+    recorded.export_chrome_trace(str(tmp_path / "trace.json"))
+
+    def seen(work: Any, *_: Any, **__: Any) -> float:
+        work()
+        return 1e-6 if work.args[0].is_contiguous() else 5e-6
+
+    monkeypatch.setattr(module, "least_time", seen)
+    found = {row["name"]: row for row in op_speeds(tmp_path / "trace.json", bf16=True)}
+    # Three of four calls are strided.
+    assert (found["aten::sigmoid"]["fp32_ns"], found["aten::sigmoid"]["fp32_contiguous_ns"]) == (4000, 1000)
+    assert {name for name, row in found.items() if "fp32_contiguous_ns" in row} == {"aten::sigmoid", "aten::sum"}
+    assert {"aten::tanh", "aten::relu", "aten::mm"} <= found.keys()
 
 
 @pytest.mark.parametrize(("image", "is_apart"), [([1152, 144, 12, 1], True), ([1152, 1, 96, 8], False)])

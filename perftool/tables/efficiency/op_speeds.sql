@@ -10,6 +10,8 @@
 -- column name: VARCHAR, name of the op
 -- column input_dims: VARCHAR, shapes of the inputs as JSON without spaces
 -- column fp32_ns: BIGINT, time of a call with the data types and layouts of the recording
+-- column fp32_contiguous_ns: BIGINT, time of a call with contiguous operands; NULL if not measured, as for matmuls and
+-- for ops whose operands were contiguous, expanded or in channels_last layout
 -- column bf16_ns: BIGINT, time of a call in BF16; NULL if not measured
 -- column fp32_channels_last_ns: BIGINT, time of a call in channels_last (volumes: channels_last_3d); NULL if not measured
 -- column bf16_channels_last_ns: BIGINT, time of a call in BF16 and in that layout; NULL if not measured

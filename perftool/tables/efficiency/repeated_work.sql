@@ -14,6 +14,7 @@
 -- column dur: BIGINT, duration in ns
 -- column fp32_ns: BIGINT, op_speeds.fp32_ns
 -- column bf16_ns: BIGINT, op_speeds.bf16_ns
+-- column fp32_contiguous_ns: BIGINT, op_speeds.fp32_contiguous_ns
 -- column layout: VARCHAR, layout of the following two times: channels_last for images, channels_last_3d for volumes
 -- column fp32_channels_last_ns: BIGINT, op_speeds.fp32_channels_last_ns
 -- column bf16_channels_last_ns: BIGINT, op_speeds.bf16_channels_last_ns
@@ -47,7 +48,7 @@ kept AS (
     LEFT JOIN restoring AS r USING (rank, dimensions)
     GROUP BY ALL HAVING min(size[2]) > 1 AND coalesce(max(r.ops), 0) <= 0.25 * count(*)
 )
-SELECT d.id, d.rank, s.name AS op_name, d.ts, d.dur, s.fp32_ns, s.bf16_ns,
+SELECT d.id, d.rank, s.name AS op_name, d.ts, d.dur, s.fp32_ns, s.bf16_ns, s.fp32_contiguous_ns,
        CASE k.dimensions WHEN 4 THEN 'channels_last' WHEN 5 THEN 'channels_last_3d' END AS layout,
        CASE WHEN k.rank IS NOT NULL THEN s.fp32_channels_last_ns END AS fp32_channels_last_ns,
        CASE WHEN k.rank IS NOT NULL THEN s.bf16_channels_last_ns END AS bf16_channels_last_ns
