@@ -522,6 +522,38 @@ for batch in loader:
     assert b"Optimizer.step#SGD.step" in gzip.decompress(trace.read_bytes())
 
 
+@pytest.mark.parametrize(
+    "statistics",
+    ["sum(batch.mean() for batch in loader)", "sum(resize(torch.ones(4)).mean() for _ in range(20))"],
+    ids=["in a loader", "alone"],
+)
+def test_modules_that_prepare_samples_are_no_models(tmp_path: Path, statistics: str) -> None:
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "transforms.py").write_text("import torch\nclass Resize(torch.nn.Identity): pass\n")
+    program = f"""
+import torch
+from torchvision.transforms import Resize
+class Data(torch.utils.data.Dataset):
+    prepare = torch.nn.Identity()
+    def __getitem__(self, index): return self.prepare(torch.ones(4))
+    def __len__(self): return 140
+loader, resize = torch.utils.data.DataLoader(Data(), batch_size=2), Resize()
+mean = {statistics}
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in loader:
+    optimizer.zero_grad()
+    model(batch - mean).sum().backward()
+    optimizer.step()
+"""
+    assert run(tmp_path, program).returncode == 0
+
+    [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
+    assert b"Optimizer.step#SGD.step" in gzip.decompress(trace.read_bytes())
+
+
 def test_the_recording_of_a_loader_has_no_search_for_optimizers(tmp_path: Path) -> None:
     """The recorder used to search all objects at each batch, and the profiler recorded each of the million calls."""
     assert run(tmp_path, LOADER).returncode == 0

@@ -1,7 +1,7 @@
 """Detects the steps of the user's program. A step ends after ``optimizer.step()``. If there is no optimizer,
 each batch fetched from a data loader starts a step once a module was called. If there is no loader either, each call
-of the module that ran first starts a step. If an optimizer steps after at most two such calls, the calls only
-inspected the module, and the optimizer's steps count.
+of the module that ran first starts a step. Modules that prepare samples do not count. If an optimizer steps after at
+most two such calls, the calls only inspected the module, and the optimizer's steps count.
 
 If only other processes of the program have an optimizer, this process helps them, as an actor of reinforcement
 learning does. Its batches and calls are then no steps.
@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import repeat
+from threading import get_ident
 from types import FrameType
 from typing import Any
 
@@ -35,8 +36,13 @@ _PATIENCE = 50
 # If a program calls a module at most this often before its optimizer first steps, the calls only inspect the module
 # (its size, its operations, its lazy layers).
 _INSPECTIONS = 2
-# Modules that observe weights while a model is quantised. They are called before the model itself.
-_OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
+# Modules that are called before the model itself: they prepare samples, or observe weights while a model is quantised.
+_NO_MODELS = (
+    "torchvision.transforms.",
+    "torchaudio.transforms.",
+    "torch.ao.quantization.observer.",
+    "torch.ao.quantization.fake_quantize.",
+)
 # The beginning of a PyTorch warning about our own module hook.
 _GLOBAL_HOOKS = "Using `torch.compile(module)` when there are global hooks on modules"
 # PyTorch numbers hooks from 0.
@@ -56,6 +62,8 @@ class Steps:
         self._leader: weakref.ref[Any] | None = None
         self._followers: set[int] = set()
         self._fetches = 0
+        # The threads that are fetching a batch. Modules that they call prepare samples.
+        self._fetching: set[int] = set()
         self._calls = 0
         # Whether any module was called. Before that, a pass over a loader only computes statistics of the data.
         self._model_ran = False
@@ -141,7 +149,11 @@ class Steps:
         def fetch(loader: Any) -> Any:
             if self._fetch is not None:
                 self._fetched()
-            return original(loader)
+            self._fetching.add(get_ident())
+            try:
+                return original(loader)
+            finally:
+                self._fetching.discard(get_ident())
 
         self._fetch = fetch
         iterator.__next__ = fetch  # type: ignore[assignment, method-assign]
@@ -166,8 +178,8 @@ class Steps:
 
     @uncompiled
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        """Handle the first call to a module that PyTorch does not compile or trace. This removes the global hook."""
-        if type(module).__module__ in _OBSERVERS:
+        """Handle the first call to a model that PyTorch does not compile or trace. This removes the global hook."""
+        if f"{type(module).__module__}.".startswith(_NO_MODELS) or get_ident() in self._fetching:
             return
         self._first_call.remove()
         self._model_ran, self._fetches = True, 0
