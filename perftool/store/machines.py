@@ -177,12 +177,12 @@ def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
     for rank, found in _recorded(metadata):
         for one in map(_object, _list(found.get("padded_inputs"))[:_MOST_MODULES]):
             path, sizes = one.get("path"), [_whole(one, name) for name in ("vocabulary", "width", "axis")]
-            tokens, padded, cut = (_whole(one, name) for name in ("tokens", "padded", "cut"))
+            tokens, padded, cut, empty = (_whole(one, name) for name in ("tokens", "padded", "cut", "empty"))
             height, width, axis = sizes
             of_tokens, of_frames = height is not None and axis is None, height is None and axis in (0, 1, 2)
             known = isinstance(path, str) and len(path) <= LONGEST_PATH and width and (of_tokens or of_frames)
-            if known and tokens and padded and cut is not None and cut <= padded < tokens:
-                rows.setdefault((rank, path, *sizes), (rank, path, height, width, axis, tokens, padded, cut))
+            if known and tokens and padded and cut is not None and max(cut, empty or 0) <= padded < tokens:
+                rows.setdefault((rank, path, *sizes), (rank, path, height, width, axis, tokens, padded, cut, empty))
     return list(rows.values())
 
 

@@ -37,6 +37,11 @@ def test_a_batch_that_is_as_long_as_its_longest_sequence_has_nothing_to_cut() ->
     assert padding(batch(9), 0) == Padding(36, 15, 0)
 
 
+def test_sequences_that_contain_only_padding_are_counted() -> None:
+    tokens = torch.cat([batch(9), torch.zeros(3, 9, dtype=torch.int64)])
+    assert padding(tokens, 0) == Padding(63, 42, 0, empty=27)
+
+
 def test_a_token_that_ends_each_row_may_follow_the_padding() -> None:
     separated = torch.cat([batch(), torch.full((4, 1), 25)], 1)
     assert padding(separated, 0) == Padding(48, 27, 12)
@@ -103,7 +108,7 @@ def test_only_the_input_of_a_model_counts() -> None:
     inputs = PaddedInputs()
     inputs.add("Net", nn.Linear(3, 3), (features(), torch.ones(4)))
     inputs.add("Net > Linear", nn.Linear(3, 3), (features(),))
-    assert inputs.found() == [{"path": "Net", "axis": 1, "width": 3, "tokens": 240, "padded": 90, "cut": 0}]
+    assert inputs.found() == [{"path": "Net", "axis": 1, "width": 3, "tokens": 240, "padded": 90, "cut": 0, "empty": 0}]
 
 
 def test_the_padding_of_alike_places_is_added_up() -> None:
@@ -115,7 +120,7 @@ def test_the_padding_of_alike_places_is_added_up() -> None:
         ("Net > Embedding", nn.Embedding(40, 4), ()),
     ]:
         inputs.add(path, module, args)
-    sums = {"tokens": 84, "padded": 42, "cut": 12}
+    sums = {"tokens": 84, "padded": 42, "cut": 12, "empty": 0}
     assert inputs.found() == [{"path": "Net > Embedding", "vocabulary": 30, "width": 4, **sums}]
 
 
@@ -139,7 +144,7 @@ def test_record_writes_the_padding_and_a_finding_says_so(tmp_path: Path) -> None
     run(tmp_path, SCRIPT, "--active", "2")
     (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
     recorded = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
-    sums = {"tokens": 1024, "padded": 644, "cut": 384}
+    sums = {"tokens": 1024, "padded": 644, "cut": 384, "empty": 0}
     assert recorded["padded_inputs"] == [{"path": "Net > Embedding", "vocabulary": 99, "width": 256, **sums}]
     (finding,) = [one for one in analyze([str(trace)]).findings if one.code == "STP108"]
     assert finding.message.startswith("62.9 % of the tokens that Net > Embedding looked up in a step before the record")

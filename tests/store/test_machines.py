@@ -107,12 +107,12 @@ def test_a_thread_is_read_once(tmp_path: Path) -> None:
     assert rows(tmp_path, "window", window, "machine_threads") == [("7", 1_000, 10)]
 
 
-PADDED = {"path": "Net > Embedding", "vocabulary": 9, "width": 4, "tokens": 64, "padded": 20, "cut": 8}
+PADDED = {"path": "Net > Embedding", "vocabulary": 9, "width": 4, "tokens": 64, "padded": 20, "cut": 8, "empty": 4}
 
 
 def test_padding_is_read(tmp_path: Path) -> None:
     frames = {"path": "Net", "axis": 1, "width": 80, "tokens": 640, "padded": 200, "cut": 0}
-    found = [("Net > Embedding", 9, 4, None, 64, 20, 8), ("Net", None, 80, 1, 640, 200, 0)]
+    found = [("Net > Embedding", 9, 4, None, 64, 20, 8, 4), ("Net", None, 80, 1, 640, 200, 0, None)]
     assert rows(tmp_path, "padded_inputs", [PADDED, PADDED, frames], "padded_inputs") == found
 
 
@@ -121,7 +121,7 @@ def test_padding_is_read(tmp_path: Path) -> None:
     [
         5, {"path": "Net"}, [None], [{**PADDED, "path": 1}], [{**PADDED, "path": "x" * 1001}],
         [{**PADDED, "width": -1}], [{**PADDED, "axis": 1}], [{**PADDED, "vocabulary": None, "axis": 3}],
-        [{**PADDED, "padded": 64}], [{**PADDED, "cut": 21}], [{**PADDED, "tokens": 2**62}], [{**PADDED, "padded": 0}],
+        [{**PADDED, "padded": 64}], [{**PADDED, "cut": 21}], [{**PADDED, "empty": 21}], [{**PADDED, "tokens": 2**62}], [{**PADDED, "padded": 0}],
     ],
 )  # fmt: skip
 def test_padding_that_makes_no_sense_is_left_out(tmp_path: Path, found: object) -> None:

@@ -29,11 +29,13 @@ _LAYOUTS = ((0, 1, 2), (0, 2, 1), (1, 0, 2))
 
 @dataclass(frozen=True)
 class Padding:
-    """The padding in a batch with ``tokens`` tokens. ``cut`` of them lie behind the longest sequence."""
+    """The padding in a batch with ``tokens`` tokens. ``cut`` of them lie behind the longest sequence, and ``empty`` of
+    them in sequences that contain only padding."""
 
     tokens: int
     padded: int
     cut: int
+    empty: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,13 @@ class PaddedInputs:
     def _add(self, found: Padding | None, **key: Any) -> None:
         place = tuple(key.items())
         if found is not None and (place in self._added or len(self._added) < _MOST_TABLES):
-            sums = self._added.get(place, [0, 0, 0])
-            new = found.tokens, found.padded, found.cut
+            sums = self._added.get(place, [0, 0, 0, 0])
+            new = found.tokens, found.padded, found.cut, found.empty
             self._added[place] = [before + more for before, more in zip(sums, new, strict=True)]
 
     def found(self) -> list[dict[str, Any]]:
         """What was added, once per path and shape of the table, or per path, axis and number of features."""
-        names = ("tokens", "padded", "cut")
+        names = ("tokens", "padded", "cut", "empty")
         return [{**dict(key), **dict(zip(names, sums, strict=True))} for key, sums in sorted(self._added.items())]
 
 
@@ -105,7 +107,8 @@ def _padding_after(is_data: torch.Tensor) -> Padding:
     """The padding after the last place with data in each row, which is a sequence."""
     lengths = is_data.flip(1).cummax(1).values.sum(1)
     count, length = is_data.shape
-    return Padding(count * length, count * length - int(lengths.sum()), (length - int(lengths.max())) * count)
+    empty = int((lengths == 0).sum()) * length
+    return Padding(count * length, count * length - int(lengths.sum()), (length - int(lengths.max())) * count, empty)
 
 
 def padded_frames(frames: Any) -> PaddedFrames | None:

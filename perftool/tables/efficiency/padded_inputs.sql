@@ -15,3 +15,4 @@
 -- column tokens: BIGINT, number of tokens or frames in the batches
 -- column padded: BIGINT, the number of these that are padding
 -- column cut: BIGINT, the number of those after the longest sequence of each batch, which are padding in every sequence
+-- column empty: BIGINT, the number of those in sequences that contain only padding; NULL if the recorder did not count them
