@@ -121,7 +121,8 @@ def test_padding_is_read(tmp_path: Path) -> None:
     [
         5, {"path": "Net"}, [None], [{**PADDED, "path": 1}], [{**PADDED, "path": "x" * 1001}],
         [{**PADDED, "width": -1}], [{**PADDED, "axis": 1}], [{**PADDED, "vocabulary": None, "axis": 3}],
-        [{**PADDED, "padded": 64}], [{**PADDED, "cut": 21}], [{**PADDED, "empty": 21}], [{**PADDED, "tokens": 2**62}], [{**PADDED, "padded": 0}],
+        [{**PADDED, "padded": 64}], [{**PADDED, "cut": 21}], [{**PADDED, "empty": 21}], [{**PADDED, "tokens": 2**62}],
+        [{**PADDED, "padded": 0}],
     ],
 )  # fmt: skip
 def test_padding_that_makes_no_sense_is_left_out(tmp_path: Path, found: object) -> None:
