@@ -15,7 +15,7 @@ from perftool.store.trace_store import TraceStore
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
-    UNION ALL SELECT DISTINCT 'process', process FROM tracks
+    UNION ALL SELECT DISTINCT 'process', process FROM _engine_processes
     UNION ALL SELECT 'runtime', name FROM _name_roles WHERE cat = 'runtime'
     UNION ALL SELECT DISTINCT 'uncategorised', name::VARCHAR FROM slices WHERE cat = ''
 )
@@ -53,7 +53,7 @@ def detect_device(store: TraceStore) -> Device:
 
 def device_signs(store: TraceStore) -> DeviceSigns:
     """The evidence in ``store`` for the device."""
-    store.build(["slices", "tracks", "device_ops", "_name_roles", "known_devices", "_cpu_runs"])
+    store.build(["slices", "_engine_processes", "device_ops", "_name_roles", "known_devices", "_cpu_runs"])
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
     named = tuple(part.reading.device.name for part in store.readings if part.reading.device)
     return DeviceSigns(

@@ -2,7 +2,8 @@
 
 The native form has one process per kind of engine (``*MME (accel5)``), and begin and end events. Work on an engine may
 overlap, and a begin and its end may have different names. So each end is matched with the earliest open begin of the
-same engine, recipe, context and node. Arguments have different names; ``arguments`` in the vendor file maps them.
+same engine, recipe, context and node. Arguments have different names; ``arguments`` in the vendor file maps them. Its
+categories are its own, so an event with a category of another form stays as it is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from perftool.units import quantity
 # The arguments that identify work on a lane, by the names that the bridge uses.
 _IDENTITY = ("recipeId", "contextId", "Unique Node ID")
 _OPERATION = "operation"
+# Whether an event's category is one of the native profiler's own.
+_OWN = "(lower(cat) IN (SELECT unnest($known))) IS NOT true"
 
 
 def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list[ImportIssue]:
@@ -33,7 +36,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list
         return []
     connection.execute(
         "UPDATE raw SET cat = 'Runtime' WHERE rank = $rank AND ph IN ('X', 'B', 'E') AND NOT list_contains($pids, pid)"
-        " AND (lower(cat) IN (SELECT unnest($known))) IS NOT true",
+        f" AND {_OWN}",
         {"rank": rank, "pids": processes, "known": _known_categories()},
     )
     if not processes:
@@ -63,7 +66,7 @@ def _known_categories() -> list[str]:
 
 def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]) -> Iterator[ImportIssue]:
     """Combine each begin and its end into a complete event. Drop events without a partner, and report them."""
-    params = {"rank": rank, "pids": processes}
+    params = {"rank": rank, "pids": processes, "known": _known_categories()}
     connection.execute("CREATE OR REPLACE TEMP TABLE _native AS " + _pairs(), params)
     connection.execute(
         """UPDATE raw SET ph = 'X', cat = 'Runtime', dur = n.dur, name = n.name, args = n.args
@@ -74,8 +77,8 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
     ).fetchall()
     # Keep events without a time, so that they are counted as lost.
     connection.execute(
-        """DELETE FROM raw
-           WHERE rank = $rank AND ph IN ('B', 'E') AND list_contains($pids, pid) AND ts IS NOT NULL""",
+        f"""DELETE FROM raw
+            WHERE rank = $rank AND ph IN ('B', 'E') AND list_contains($pids, pid) AND ts IS NOT NULL AND {_OWN}""",
         params,
     )
     connection.execute("DROP TABLE _native")
@@ -97,7 +100,7 @@ def _pairs() -> str:
     return f"""
 WITH events AS (
     SELECT rowid AS id, ph, pid, tid, name, ts, dur, coalesce(args, '{{}}') AS args
-    FROM raw WHERE rank = $rank AND ph IN ('B', 'E', 'X') AND list_contains($pids, pid) AND ts IS NOT NULL
+    FROM raw WHERE rank = $rank AND ph IN ('B', 'E', 'X') AND list_contains($pids, pid) AND ts IS NOT NULL AND {_OWN}
 ),
 -- An end event has no begin if there are more ends than begins up to it.
 counted AS (

@@ -122,6 +122,12 @@ def test_ends_match_begins_in_order_and_not_by_name(tmp_path: Path) -> None:
     assert issues == {}
 
 
+def test_an_annotation_on_a_lane_of_the_native_profiler_is_not_work(tmp_path: Path) -> None:
+    note = {**half("X", 0), "cat": "gpu_user_annotation", "dur": 100}
+    found, _ = work_of(tmp_path, native(note, half("B", 1), half("E", 5)))
+    assert found == [("relu_fwd_bf16", "TPC", 1000, 4000, 7)]
+
+
 def test_recipes_do_not_mix(tmp_path: Path) -> None:
     text = native(half("B", 1, recipe=7), half("B", 2, recipe=8), half("E", 3, recipe=8), half("E", 9, recipe=7))
     assert work_of(tmp_path, text)[0] == [

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from events import Event, kernel, launch, memcpy, meta, runtime, step, x
+from events import Event, document, kernel, launch, memcpy, meta, runtime, step, x
 from stores import Rows, store_over
 
 import perftool
@@ -15,6 +15,7 @@ from perftool.engine.report.overview import engines, recipes
 from perftool.engine.rules.pack import builtin_folder
 from perftool.model import vendors
 from perftool.store.device import detect_device
+from perftool.store.trace_store import TraceStore
 
 PACKAGE = Path(perftool.__file__).parent
 # Calls to vendors' runtimes, and collective libraries.
@@ -134,6 +135,37 @@ def test_a_copy_to_the_device_is_not_a_read_by_the_host(rows: Rows) -> None:
 def test_the_device_is_recognised_by_events(events: list[Event], expected: str) -> None:
     with store_over(events) as store:
         assert detect_device(store).type == expected
+
+
+@pytest.mark.parametrize("name", ["python (accel0)", "*python (accel0)", "/device:HPU:0"])
+@pytest.mark.parametrize(
+    "device", [{}, {"deviceProperties": [{"name": "AMD Instinct MI300X"}]}], ids=["unnamed", "named"]
+)
+def test_no_name_of_a_process_turns_the_work_of_a_gpu_into_a_gaudis(
+    name: str, device: dict[str, object], tmp_path: Path
+) -> None:
+    mark = x("ProfilerStep#1", 0, 100, "gpu_user_annotation", pid=0, tid=7)
+    events = [meta("process_name", name, pid=0), mark, *launch(1, 0, 5, 10, 50), memcpy("Memcpy HtoD", 70, 5)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events, **device))
+
+    with TraceStore() as store:
+        store.add_trace(str(path))
+        work = sorted((row["kind"], row["engine"]) for row in store.rows("device_ops"))
+        assert detect_device(store).type == ("rocm" if device else "cuda")
+
+    assert work == [("kernel", "compute"), ("memcpy", "copy")]
+
+
+def test_a_gaudi_with_an_event_of_another_vendor_keeps_its_engines(tmp_path: Path) -> None:
+    lane = [meta("process_name", "/device:HPU:0", pid=5), x("GEMM", 10, 50, "Kernel", pid=5, tid=6001)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([*lane, runtime("cudaFree", 0, 5)], deviceProperties=[{"name": "GAUDI2"}]))
+
+    with TraceStore() as store:
+        store.add_trace(str(path))
+        assert [row["engine"] for row in store.rows("device_ops")] == ["MME"]
+        assert detect_device(store).type == "hpu"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 -- One row per lane: a host thread, a device stream or a device engine.
 --
--- needs: _categories, _vocabulary, _lanes
+-- needs: _categories, _engine_processes, _lanes
 -- empty without: raw
 -- column id: BIGINT, identifies the track within the store
 -- column rank: INTEGER, distributed rank of the trace
@@ -21,9 +21,7 @@ processes AS (
     SELECT rank, pid, max(process) AS process FROM named GROUP BY ALL
 ),
 with_engines AS (
-    SELECT p.process, list(DISTINCT v.vendor ORDER BY v.vendor) AS vendors FROM processes AS p JOIN _vocabulary AS v
-        ON v.subject = 'process' AND v.role = 'device' AND lower(p.process) GLOB v.pattern
-    GROUP BY p.process
+    SELECT rank, process, list(DISTINCT vendor ORDER BY vendor) AS vendors FROM _engine_processes GROUP BY rank, process
 ),
 used AS (
     SELECT rank, pid, tid,
@@ -45,7 +43,7 @@ described AS (
            CASE WHEN regexp_full_match(u.tid, '\d{1,6}') THEN (u.tid::INTEGER // 1000)::VARCHAR END AS base
     FROM used AS u
     LEFT JOIN processes AS p USING (rank, pid)
-    LEFT JOIN with_engines AS e ON e.process = p.process
+    LEFT JOIN with_engines AS e ON e.rank = u.rank AND e.process = p.process
     LEFT JOIN named AS n USING (rank, pid, tid)
 )
 SELECT row_number() OVER (ORDER BY rank, pid, tid) - 1 AS id, rank, pid, tid, process, thread,
