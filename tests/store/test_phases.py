@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from events import Event, launch, loader, memcpy, runtime, step, x
 from stores import Rows
 
@@ -35,6 +36,29 @@ def test_capture_lasts_from_its_begin_to_its_end_or_to_that_of_the_recording(row
         ("steady", 200, None), ("capture", 300, "hipStreamBeginCapture"), ("steady", 500, None),
     ]  # fmt: skip
     assert phases(rows, *begun)[1:] == [("capture", 800, "hipStreamBeginCapture")]
+
+
+def test_a_capture_ends_with_the_call_of_its_own_thread(rows: Rows) -> None:
+    other = {**runtime("hipStreamEndCapture", 295, 5), "tid": 2}
+    inner = [runtime("hipStreamBeginCapture", 240, 5), runtime("hipStreamEndCapture", 260, 5)]
+    begun = [x("aten::add", 0, 1000), runtime("hipStreamBeginCapture", 200, 5), *inner, other]
+
+    assert phases(rows, *begun, runtime("hipStreamEndCapture", 495, 5)) == [
+        ("steady", 200, None), ("capture", 300, "hipStreamBeginCapture"), ("steady", 500, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "after", [launch(1, 600, 5, 610, 50), [runtime("hipStreamSynchronize", 600, 50)]], ids=["kernel", "wait"]
+)
+def test_a_capture_whose_end_is_missing_lasts_until_something_runs(after: list[Event], rows: Rows) -> None:
+    begun = [x("aten::add", 0, 1000), runtime("hipStreamBeginCapture", 200, 5)]
+    later = [runtime("hipStreamBeginCapture", 700, 5), runtime("hipStreamEndCapture", 795, 5)]
+
+    assert phases(rows, *begun, *after, *later) == [
+        ("steady", 200, None), ("capture", 400, "hipStreamBeginCapture"), ("steady", 100, None),
+        ("capture", 100, "hipStreamBeginCapture"), ("steady", 200, None),
+    ]  # fmt: skip
 
 
 def test_start_up_lasts_while_one_time_slow_calls_fill_half_of_it(rows: Rows) -> None:
