@@ -152,7 +152,7 @@ def no_device(report: Report) -> list[str]:
 
 def no_idle_time(report: Report) -> list[str]:
     # One launch on a Gaudi runs many kernels, so it does not show how many are missing.
-    if all(one.lost_kernels_ratio is None for one in report.ranks):
+    if report.device.type == "hpu" or all(one.lost_kernels_ratio is None for one in report.ranks):
         return []
     known = [name for name in ("device_busy_ratio", "device_idle_ratio") if report.summary[name].value is not None]
     texts = [report.verdict.headline, report.verdict.below, *(f.message for f in report.findings if f.advice)]

@@ -15,7 +15,7 @@
 -- column collective_ns: BIGINT, time while a collective runs
 -- column exposed_ns: BIGINT, time while a collective runs and no other kernel does
 -- column waited_ns: BIGINT, time spent waiting for other ranks in collectives; NULL when no collective could be matched with other ranks
--- column lost_kernels_ratio: DOUBLE, share of the kernel launches without device work in the median complete step, apart from graph capture; NULL if the steps launch no kernel
+-- column lost_kernels_ratio: DOUBLE, share of the kernel launches (on Gaudi, launches of recipes) without any device work in the median complete step, apart from graph capture; NULL if the steps launch no kernel
 -- column offset_ns: BIGINT, clocks.offset_ns
 -- column spread_ns: BIGINT, clocks.spread_ns
 WITH lengths AS (
