@@ -1,4 +1,4 @@
-"""A number that changes in every iteration: a constant of the graph, or the value of a tensor."""
+"""A number that changes in every iteration, either compiled into the graph as a constant or passed as a tensor."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perftool.bench.harness.case import Benchmark, simulated_only
 
 _ALL = (
-    simulated_only("boolean_indexing", ("SYN101", "SYN104"), "Values multiplied with a mask instead of selected by it"),
+    simulated_only("boolean_indexing", ("SYN101", "SYN104"), "Values multiplied by a mask instead of selected by it"),
     simulated_only("cpu_fallback", ("FBK101",), "Distances computed on the device instead of on the CPU"),
     simulated_only("engine_overlap", ("ENG103", "FUS103"), "Attention as one op, which keeps both engines busy"),
     simulated_only("explicit_synchronize", ("SYN102",), "Steps that do not wait for the device"),

@@ -253,7 +253,7 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     if stage in ("saved", "explained"):
         return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)
     if stage == "recording":
-        return f"nothing was recorded: {ending} while it was recording, and the trace in memory was lost"
+        return f"no trace was saved: {ending} during the recording, and the trace in memory was lost"
     if stage == "ready":
         if texts:
             return f"nothing was recorded: {texts[0]}; {ending}"

@@ -260,7 +260,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> None:
     if keys[-2] != values[-2] or queries[-1] != keys[-1]:
         raise ValueError("key and value need the same number of tokens, query and key the same head size")
     if len(queries) == 4 and (keys[1] != values[1] or keys[1] == 0 or queries[1] % keys[1]):
-        raise ValueError("key and value need the same number of heads, a divisor of the query heads")
+        raise ValueError("key and value need the same number of heads, which must divide the number of query heads")
 
 
 def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:

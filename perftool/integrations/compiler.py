@@ -1,5 +1,6 @@
 """Keeps PyTorch's compiler (Dynamo) out of our own code. While compiled code runs, Dynamo compiles each Python function
-that is called, also our hooks. PyTorch's own way, ``torch.compiler.disable``, imports Dynamo, which takes seconds.
+that is called, including our hooks. PyTorch's own way to prevent this, ``torch.compiler.disable``, imports Dynamo,
+which takes seconds.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, TypeVar
 import torch
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-# The part of the compiler that is written in C. It exists without Dynamo. It is private, so other versions of PyTorch
-# may lack these functions. Our code may then be compiled, but works.
+# The part of the compiler that is written in C, which can be used without importing Dynamo. It is private, so other
+# versions of PyTorch may lack its functions. Our code may then be compiled, but still works.
 _FRAMES: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 
 

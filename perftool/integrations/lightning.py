@@ -108,7 +108,7 @@ class HPUProfiler(_PyTorchProfiler):
         )
 
     def describe(self) -> None:
-        """Save what is still being recorded, and print the report of rank 0."""
+        """Save what is still being recorded. On rank 0, also print the report, unless ``report`` is False."""
         self._save_the_rest()
         if self.traces and self._shows_report and rank_here() in (None, 0):
             with errors_become_warnings("the recording could not be analysed"):

@@ -37,10 +37,10 @@ _LIMITS = (
     "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS",
     "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "LD_PRELOAD",
 )  # fmt: skip
-# Settings that make libraries print a line for each matmul, also for ours.
+# Settings that make libraries print a line for each matmul, including ours.
 _VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKL_VERBOSE")
 _TASKS = Path("/proc/self/task")
-# How often to look whether the measuring thread has ended, in s.
+# How often to check whether the measuring thread has ended, in s.
 _POLL_S = 0.01
 # The name of the threads that measure: at most 15 characters. Once they have returned, they exit within milliseconds,
 # or later on a loaded machine.
@@ -205,8 +205,8 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
     libgomp keeps a pool of threads for each thread that runs parallel ops. A child that is forked by a thread with such
     a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Nor may the program
     fork while a thread of ours exits, because it takes a lock of MKL to free its memory. Python's profile functions do
-    not see a thread that ``_thread`` starts. If this thread gets an exception, such as that of Ctrl-C, the other one
-    ends first: it would crash if Python ended while it computes.
+    not see a thread that ``_thread`` starts. If an exception such as KeyboardInterrupt reaches this thread, it first
+    waits for the measuring thread, which would crash if Python ended while it computes.
     """
     ended = _thread.allocate_lock()
     stopped: list[bool] = []
@@ -224,7 +224,7 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
                 bf16 = peaks.products.get("bf16", 0) > peaks.products.get("fp32", 0)
                 speeds = op_speeds(trace, bf16=bf16, is_over=lambda: bool(stopped) or is_urgent()) if trace else []
         finally:
-            # The program waits for this, however the thread ends.
+            # The program waits for these two, however the thread ends.
             results.append((peaks, speeds))
             ended.release()
 
@@ -285,7 +285,7 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
 
 
 def _differences(begin: Mapping[int, _Usage], end: Mapping[int, _Usage]) -> list[dict[str, Any]]:
-    """Return the usage of each thread or process in ``end`` since ``begin``. If it is new, count from zero."""
+    """Return the usage of each thread or process in ``end`` since ``begin``. New ones count from zero."""
     found = []
     for tid, used in end.items():
         before = begin.get(tid, _Usage("", 0, 0))

@@ -1,6 +1,6 @@
 """Keeps errors of our own code from the program, but not those of the program.
 
-At any instruction, also one of ours, a signal handler of the program may raise an exception, or another of its threads
+At any instruction, even one of ours, a signal handler of the program may raise an exception, or another of its threads
 may raise one in this thread.
 """
 

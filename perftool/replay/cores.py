@@ -29,8 +29,8 @@ class Cores:
 
         If the time exceeds ``predicted_ns``, the clause says that the cores are too busy. Otherwise, the time is
         returned as 0. It is also 0 if the number of cores is unknown; the clause then says so, unless the work runs
-        ``on_device``, an accelerator. This assumes that the total work stays the same. Busy waiting counts as work, so
-        the true minimum may be lower.
+        ``on_device``, an accelerator. The minimum assumes that the total work stays the same. Busy waiting counts as
+        work, so the true minimum may be lower.
         """
         if self.usable is None or self.own is None:
             lacks = "the trace does not say how many cores the machine has for workers"

@@ -182,7 +182,7 @@ def _unexplained(recording: Recording, missing_ns: int) -> str:
         if still[still > LAUNCH_NS].sum() >= missing_ns / 2:
             if known[0] == 0 and still[0] >= missing_ns / 2:
                 late = format_ns(int(still[0]))
-                before = "what the device did before that is not recorded"
+                before = "the recording does not show what the device did until then"
                 return f"its first work starts {late} after it was submitted; {before}"
             stands = f"submitted work does not start for up to {format_ns(int(still.max()))}"
             return f"{stands}, and the trace does not show what it waits for"

@@ -43,8 +43,8 @@ def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
 
 
 def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
-    """The path as triples: a node, the link that delays it (None for the node's own time), and the time in ns that this
-    contributes to the length of the replay.
+    """The path as triples: a node, the link that delays it (None for the node's own time), and the time in ns that the
+    delay or the node's own time adds to the length of the replay.
     """
     # Individual elements are read faster from lists than from arrays.
     done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()

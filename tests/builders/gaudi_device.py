@@ -19,7 +19,7 @@ WORK_MONITORS = {
     },
     "GAUDI3": {"TPC": ("TPC_SPU_START_TO_SPU_HALT",), "MME": ("WB0_END",)},
 }
-"""device name -> engine -> the monitors that end its work, each with its own record."""
+"""For each device, the monitors that end the work of each engine. Each monitor writes a record of its own."""
 _POINT_MONITORS = {"TPC": "TPC_QMAN_CMD_EXE", "MME": "SB0_START_EVT"}
 
 

@@ -1,4 +1,4 @@
-"""The lanes of each Gaudi engine: tid bases, names and numbers."""
+"""The lanes of each Gaudi engine (tid bases, first engine indices and names), and other constants of its traces."""
 
 from __future__ import annotations
 

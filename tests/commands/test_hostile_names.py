@@ -190,7 +190,7 @@ HALF = "x\ud800"
 
 @pytest.mark.parametrize("name", ["ds_config.json", "metrics-rank0.json", "metrics-rank0.txt", "nccl_trace_rank_0"])
 def test_half_a_surrogate_pair_in_a_file_beside_a_trace_is_text(name: str, tmp_path: Path, run: Run) -> None:
-    """Neither tables nor reports can contain it, although JSON and pickles can."""
+    """Neither tables nor reports can contain half a surrogate pair, although JSON and pickles can."""
     statistics = {"TotalNumber": 1, "TotalTime": 5, "AvgTime": 5.0, "recipe": [[HALF, 5]]}
     record = {"metric_name": "graph_compilation", "triggered_by": HALF, "statistics": statistics}
     printed = (

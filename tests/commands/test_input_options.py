@@ -50,7 +50,7 @@ fix = "None."
 example = "None"
 references = []
 """
-# For each row of the table of options, a value and a check that the program honours it.
+# For most input options, a value and a check that the program honours it. ELSEWHERE names the tests of the others.
 CASES: dict[str, tuple[str, Any]] = {
     "log": ("console.log", lambda seen: seen.inputs.texts == ("console.log",)),
     "metrics": ("metrics.json", lambda seen: seen.inputs.texts == ("metrics.json",)),

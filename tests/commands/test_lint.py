@@ -599,7 +599,7 @@ def test_the_newest_recording_must_be_complete(run: Run, inputs: list[str]) -> N
 @pytest.mark.parametrize("inputs", ["folder", "folder/**/*.json"])
 @pytest.mark.parametrize("name", ["host_1001.1700000000000000000.pt.trace.json", "old/rank1.json"])
 def test_with_a_chosen_recording_a_gate_needs_every_file_that_cannot_be_read(run: Run, name: str, inputs: str) -> None:
-    """Such a file may be a rank of the chosen recording."""
+    """A file that cannot be read may be a rank of the chosen recording."""
     recording("folder/new/host_1000.1700000000000000000.pt.trace.json", 1.7e15, 1000, rank=0)
     recording("folder/old/host_1000.1600000000000000000.pt.trace.json", 1.6e15, 1000, rank=0)
     for chosen in ("newest", "new"):

@@ -162,7 +162,7 @@ def test_the_gate_fails_if_too_few_runs_have_the_settings_of_the_newest(other: d
     assert run("trend", "n.jsonl") == 2
     assert "only 5 of 13 runs have its device, world size, origin and kind of steps" in run.err
     assert "too few runs to judge" in run.out
-    # The gate passes if the history starts with these runs, or contains enough of them.
+    # The gate passes if the history starts with runs like the newest, or contains enough of them.
     assert run("trend", "n.jsonl", "--since", "2026-01-09") == 0
     with Path("n.jsonl").open("a") as file:
         file.write(line(14, 500.0, **other))
@@ -237,9 +237,9 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
 @pytest.mark.parametrize(
     ("wrong", "other"),
     [
-        # The machine of the last recording boots with its clock at a fixed date, so this run would come first.
+        # The machine of the last recording boots with its clock at a fixed date, so the last run would come first.
         ({9: {"recorded": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),
-        # The same machine analysed it.
+        # The run was analysed on such a machine.
         ({9: {"time": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),
         # A machine in the future wrote an earlier line, so this run would be the newest forever.
         ({2: {"time": "2042-01-01T00:00:00Z"}}, "two, 2042-01-01T00:00:00Z"),

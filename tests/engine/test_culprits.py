@@ -28,7 +28,9 @@ DDP, TP, PP, EP, HSDP = (Layout(kind, layers=4, micro=6) for kind in ("ddp", "tp
 
 @dataclass(frozen=True)
 class Case:
-    """A run with ``troubles``, the code of the rule that should report them, and the start of the first sentence."""
+    """A run with ``troubles``, the code of the rule that should report them, the start of the report's headline
+    (``says``) and a text that the headline must contain (``why``).
+    """
 
     layout: Layout
     troubles: tuple[Trouble, ...]

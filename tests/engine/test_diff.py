@@ -137,7 +137,7 @@ def test_a_wrong_condition(text: str) -> None:
 
 
 def test_an_infinite_condition_is_refused() -> None:
-    """Every run would pass."""
+    """With an infinite limit, every run would pass."""
     with pytest.raises(PerfToolError, match=r"^--fail-if: the limit is too large$"):
         parse_fail_if(f"slower:{'9' * 320}%")
 

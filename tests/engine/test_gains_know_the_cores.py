@@ -1,5 +1,5 @@
-"""Worker processes need free cores to save time. If no core was free, or the trace does not say, the gain is a
-bound.
+"""Worker processes need free cores to save time. If no core was free, or if the trace does not say whether one
+was, the gain is a bound.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[P
 
 @pytest.mark.parametrize(
     ("rows", "words", "advice"),
-    [(512, "the same number of ops, each ", "Find what runs on its cores but not on those of"),
+    [(512, "the same number of ops, each ", "Find what runs on this rank's cores but not on rank"),
      (2048, "the same number of ops, on 3", "Give every rank the same amount of work")],
     ids=["slow core", "more data"],
 )  # fmt: skip

@@ -323,7 +323,7 @@ def test_empty_values_of_a_head_are_bounded_by_the_size_of_the_part(run: list[st
 
 
 def test_bytes_outside_of_a_part_are_damage(run: list[str]) -> None:
-    """The other bytes may be the part of a slow rank, which no gate would see."""
+    """The bytes before or after a part may be the part of a slow rank, which no gate would see."""
     one, other = (Path(path).read_bytes() for path in run[:2])
     for data in (one + other, one + b"x"):
         Path("joined.part").write_bytes(data)
@@ -393,7 +393,7 @@ def test_the_ranks_of_a_part_are_compared_with_others_once(run: list[str]) -> No
 
 @pytest.mark.parametrize("others", [[], ["node001/rank2.json"]])
 def test_a_part_and_a_trace_of_one_rank_are_not_one_run(run: list[str], others: list[str]) -> None:
-    """Their steps would be counted together, so the part could hide a slow trace."""
+    """The steps of both would be counted together, so the part could hide a slow trace."""
     for given in ([run[0], "node000/rank0.json", *others], [*others, "node000/rank0.json", run[0]]):
         with pytest.raises(InputError, match=r"^node000/rank0.json and p0.part both contain rank 0; leave one out"):
             analyze(given, RULES)

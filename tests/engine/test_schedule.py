@@ -220,7 +220,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(
     folder: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
-    # Relative paths refer to this folder rather than to the working directory of the workers.
+    # Relative paths refer to ``folder`` rather than to the working directory of the workers.
     monkeypatch.chdir(folder)
     progress, killed = killing(lambda: pids(cluster), 1)
 

@@ -133,7 +133,8 @@ def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
         numbered("<built-in function collect>", 7, 2, 200, 590),
     )
     one = found("GAP106", *STARVED, *stacks)
-    # In this trace, the beginning is missing, and the same functions were called during the recording.
+    # In ``cut``, every function has a parent that is missing from the trace, as if its beginning had been lost. So the
+    # functions count as called during the recording, and their lines are right.
     cut = [{**event, "args": {**event["args"], "Python parent id": 9}} for event in stacks]
 
     assert lines(one)[:2] == [("prog.py", None, "main", 613_000), ("prog.py", 27, "batch_of", 160_000)]

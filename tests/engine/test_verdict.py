@@ -442,7 +442,7 @@ def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path
 
 
 def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_take_it(tmp_path: Path) -> None:
-    """The trace contains the profiler's span, so this time counts even without stacks."""
+    """The trace contains the profiler's span, so the time outside the steps is known even without stacks."""
     steps = [event for k in range(4) for event in (step(k, 5000 + 1000 * k, 1000), x("aten::mm", 5000 + 1000 * k, 900))]
     span = x("PyTorch Profiler (0)", 0, 12_000, "Trace", pid="Spans", tid="PyTorch Profiler")
     stacks = [

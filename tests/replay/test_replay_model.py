@@ -145,7 +145,7 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
         (
             [x("aten::mm", 0, 10), *launched(1, 2, 500, 100), runtime("cudaDeviceSynchronize", 10, 590)],
             "the unchanged replay takes 157 us for a step that took 600 us: its first work starts 493 us after it was"
-            " submitted; what the device did before that is not recorded",
+            " submitted; the recording does not show what the device did until then",
         ),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Replaces the forward of modules with captured graphs. `wrap_in_hpu_graph` (for inference) and `ModuleCacher` (for
+"""Replaces modules' forward methods with captured graphs. `wrap_in_hpu_graph` (for inference) and `ModuleCacher` (for
 training) capture a graph for each kind of input, `make_graphed_callables` for a single kind.
 """
 

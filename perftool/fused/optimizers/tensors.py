@@ -76,7 +76,7 @@ def local_part(tensor: Any, like: Any) -> Tensor:
 
 
 def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
-    """Group tensors by device and dtype; each group is a pair of their local parts and the tensors themselves."""
+    """Group tensors by device and dtype. Each group is a pair: the local parts of its tensors, and the tensors."""
     if not tensors:
         return []
     parts = [local_part(each, each) for each in tensors] if any(map(is_sharded, tensors)) else tensors

@@ -15,7 +15,7 @@ from perftool.integrations.record.leaving import exit_at_next_instruction
 from perftool.model.machine_memory import free_memory_mb
 from perftool.model.usage import resident_bytes
 
-# How often to look, in s.
+# How often to check the deadline and the memory, in s.
 _INTERVAL_S = 0.05
 # Growth below this is harmless: saving then takes at most about 1 GiB.
 _HARMLESS_BYTES = 16 << 20
@@ -32,8 +32,8 @@ class Deadline:
     """Until ``close``, calls ``passed`` in the main thread, with the reason, if the deadline has passed and the process
     has grown, or if the process has grown by a large share of the available memory.
 
-    If the size of the process is unknown, only the deadline counts. ``passed`` must not raise an exception, because it
-    would get lost. ``passed`` may call ``send`` and ``leave``.
+    If the size of the process is unknown, only the deadline counts. ``passed`` must not raise an exception, because the
+    exception would get lost. ``passed`` may call ``send`` and ``leave``.
     """
 
     def __init__(self, passed: Callable[[str], None]) -> None:

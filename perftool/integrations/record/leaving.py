@@ -22,8 +22,8 @@ _SIGNAL = getattr(signal, "SIGURG", None)
 # A program that has been asked to end waits in vain if its main thread uses less than the share _IDLE of a core for
 # _PATIENCE_S. A main thread that saves a checkpoint uses more.
 _PATIENCE_S, _IDLE = 30.0, 0.05
-# How many times a program that waits in vain is asked to end, before it is ended without its exit handlers: it may wait
-# for a thread in its own code, and again when Python ends.
+# How many times a program that waits in vain is asked to end, before it is ended without running its exit handlers: it
+# may wait for a thread in its own code, and again when Python ends.
 _MOST_CALLS = 2
 
 
@@ -33,7 +33,7 @@ class Leaving:
 
     A program may then wait in vain, for a process that waits for the recorded thread, or for another thread that never
     ends. Its children are terminated then, and its main thread is asked again. If that fails, ``forced`` is called, and
-    the process ends without its exit handlers.
+    the process ends without running its exit handlers.
     """
 
     def __init__(self, forced: Callable[[], None]) -> None:

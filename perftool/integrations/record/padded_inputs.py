@@ -16,9 +16,9 @@ from perftool.model.recorded_on import LONGEST_PATH
 # Larger inputs are not examined, because that takes time.
 _MOST_TOKENS, _MOST_NUMBERS = 2**20, 2**24
 _MOST_TABLES = 50
-# Numbers of segments, of types and of flags also repeat at the ends of sequences, but have fewer values than tokens.
+# Segment numbers, types and flags also repeat at the ends of sequences, but have fewer distinct values than tokens.
 _FEWEST_TOKENS = 4
-# A token that also occurs within the sequences may be the last one of many.
+# If the token at the ends also occurs elsewhere in the sequences, it may be data rather than padding.
 _MOST_INSIDE = 0.05
 _KINDS = (torch.int32, torch.int64)
 # Shorter sequences may be images, whose last rows are often empty.
@@ -29,8 +29,8 @@ _LAYOUTS = ((0, 1, 2), (0, 2, 1), (1, 0, 2))
 
 @dataclass(frozen=True)
 class Padding:
-    """The padding in a batch with ``tokens`` tokens. ``cut`` of them lie behind the longest sequence, and ``empty`` of
-    them in sequences that contain only padding."""
+    """The padding in a batch with ``tokens`` tokens. ``cut`` of them lie beyond the end of the longest sequence, and
+    ``empty`` of them in sequences that contain only padding."""
 
     tokens: int
     padded: int
@@ -48,13 +48,13 @@ class PaddedFrames:
 
 
 class PaddedInputs:
-    """Adds up the padding in the inputs of embeddings and of models, which are modules inside no other one."""
+    """Adds up the padding in the inputs of embeddings and of models (modules that are not inside another module)."""
 
     def __init__(self) -> None:
         self._added: dict[tuple[tuple[str, Any], ...], list[int]] = {}
 
     def add(self, path: str, module: torch.nn.Module, inputs: Sequence[Any]) -> None:
-        """Add the inputs of a call to ``module``. ``path`` has the classes of the modules from the outermost to it."""
+        """Add the inputs of a call to ``module``. ``path`` names the classes of the modules, the outermost first."""
         if len(path) > LONGEST_PATH:
             return
         if type(module) is torch.nn.Embedding and len(inputs) == 1 and is_plain(module.weight):
@@ -104,7 +104,7 @@ def _runs(tokens: torch.Tensor, token: int | None) -> Iterator[tuple[Padding, in
 
 
 def _padding_after(is_data: torch.Tensor) -> Padding:
-    """The padding after the last place with data in each row, which is a sequence."""
+    """The padding after the last place with data in each row. Each row is a sequence."""
     lengths = is_data.flip(1).cummax(1).values.sum(1)
     count, length = is_data.shape
     empty = int((lengths == 0).sum()) * length

@@ -19,7 +19,7 @@ from perftool.readers.files.small_file import read_beginning
 
 StepsFrom = Literal["auto", "optimizer", "loader", "forward"]
 STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
-# Steps to skip, steps during which the profiler starts up, and steps to record. `diff` needs this many recorded steps.
+# Steps to skip, steps during which the profiler starts up, and steps to record. `diff` needs ACTIVE recorded steps.
 WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
@@ -107,7 +107,8 @@ class Plan:
     def notes_left(self) -> list[Note]:
         """Read the distinct notes of the program's processes, in the order of their files.
 
-        Skip everything else, because the program may also write there, and a full disk truncates lines.
+        Skip anything that is not a whole note: the program may write to this folder, too, and a full disk truncates
+        lines.
         """
         files = sorted(islice(Path(self.notes).glob("*.json"), _MOST_FILES))
         lines = dict.fromkeys(islice(chain.from_iterable(map(_whole_lines, files)), _MOST_NOTES))

@@ -58,7 +58,7 @@ _OTHERS_TRAIN = (
     "only another process of the program has an optimizer, and it took no step; --steps-from forward also counts calls "
     "to a model in processes without an optimizer"
 )
-_FORCED = "after its recording, the program waited forever, so `record` ended it without its exit handlers"
+_FORCED = "after its recording, the program waited forever, so `record` ended it without running its exit handlers"
 
 
 def begin() -> None:
@@ -166,7 +166,7 @@ class Recorder:
                 self._start()
             else:
                 self._profiler.step()
-        # No times of the last warm-up step are used. Without stacks, the trace has no modules.
+        # The hooks slow down the last warm-up step, whose times are not used. Without stacks, the trace has no modules.
         if recorded == -1 and self._plan.warmup and self._plan.stacks and not self._over:
             self._repeated_calls.begin()
         if recorded == 0:

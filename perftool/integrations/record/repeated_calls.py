@@ -165,7 +165,8 @@ class RepeatedCalls:
             self._states += len(parameters) + len(buffers)
             if not all(map(is_plain, (*parameters, *buffers))):
                 return False
-            # A backward pass frees what it needs, so another one needs another call. It is noticed by the gradients.
+            # A backward pass frees what it needs, so a second one needs a second call. We recognise a backward pass by
+            # the gradients that it writes.
             trained = any(parameter.requires_grad for parameter in parameters)
             unnoticed = differentiated and not trained and any(tensor.requires_grad for tensor in tensors)
             if not parameters or unnoticed:
@@ -298,7 +299,7 @@ def _sampled(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_changing(module: torch.nn.Module) -> bool:
-    """Whether two calls to ``module`` with the same input differ: it draws random numbers, or counts batches."""
+    """Whether two calls to ``module`` with the same input differ, because it draws random numbers or counts batches."""
     kind, state = type(module), _state(module)
     if state.get("training") is False:
         return False

@@ -92,7 +92,7 @@ class Steps:
         return self._source == "optimizer" or self.in_backward
 
     def wait_for_optimizer(self) -> None:
-        """Count no more calls to a module, and no batches while only other processes train."""
+        """Stop counting calls to a module. While only other processes train, count no batches either."""
         self._calls, self._source, self.called = 0, "auto", None
         self._keep(self._handles[:1])
 
@@ -113,7 +113,7 @@ class Steps:
                 self._release_loaders()
 
     def _keep(self, handles: list[Any]) -> None:
-        """Remove all hooks but ``handles``."""
+        """Remove all hooks except ``handles``."""
         for handle in self._handles:
             if handle not in handles:
                 handle.remove()

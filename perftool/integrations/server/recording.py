@@ -60,7 +60,7 @@ def record_server(server: Server, seconds: float, folder: Path, profiles: Path |
     reasons = [] if traces else [_why_none(written, folder if pages else None)]
     if is_lone:
         reasons.append(
-            f"the server sent no metrics page after the recording, so that from before ({first}) is not used"
+            f"the server sent no metrics page after the recording, so the page from before ({first}) is not used"
         )
     return Recorded(traces, pages, "; ".join(reasons) or None, _idle(before, after))
 

@@ -172,7 +172,7 @@ class _Machine:
             raise ValueError("a key without a value")
         for key, item in zip(items[::2], items[1::2], strict=True):
             # Only strings may be keys, because an attacker could choose numbers whose hashes collide, or tuples that
-            # take long to hash.
+            # take a long time to hash.
             if not isinstance(key.value, str):
                 raise _Refused("contains keys that are not strings")
             value[key.value] = item.value

@@ -120,7 +120,8 @@ class Redactor:
         return value
 
     def _remember(self, kind: str, text: str = "", line: str = "") -> None:
-        """Learn the secret ``text``, and generated keys in the rest of its ``line``, which may belong to it."""
+        """Learn the secret ``text``. Also learn words in its ``line`` that look like generated keys, because they may
+        be part of the secret."""
         self._removed.add(kind)
         # Rules that group names regardless of numbers print # for each number.
         # A value may be a list or a block of YAML, and other texts may repeat only the secret in it.

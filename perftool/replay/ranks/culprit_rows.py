@@ -93,8 +93,8 @@ class CulpritRowMaker(Lateness):
         self, kind: str, subject: str, label: str, late: Late, changes: Sequence[Less] = (),
         reason: tuple[str, float, float] | None = None, others: str = "", *, whole: bool = True,
     ) -> CulpritRow | None:  # fmt: skip
-        """The row of ``late``, or None if its work does not explain why others wait. Without ``whole``, leave out what
-        takes long: the replay, and the comparison of its kernels."""
+        """The row of ``late``, or None if its work does not explain why others wait. Without ``whole``, leave out the
+        slow parts: the replay, and the comparison of its kernels with those of other ranks."""
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
             # The other ranks hardly wait for ``late``.

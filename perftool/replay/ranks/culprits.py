@@ -22,8 +22,8 @@ _MOST_TRIED = 32
 # One of two ranks may be late in most steps by chance. So a culprit's excess must be at least this many times the
 # median excess of the others.
 _STEADY = 3.0
-# On CPUs, other processes may use a core at any time, so one of two equal ranks is late in each step. The probability
-# that a rank is late so often by chance must be at most this.
+# On CPUs, other processes may use a core at any time, so even if two ranks do the same work, one or the other is late
+# in each step. A rank is a culprit only if the probability of being late in that many steps by chance is at most this.
 _CHANCE = 1 / 32
 # A group's collectives are slow if they take more than this many times as long as those of similar groups. Differences
 # in topology have a smaller effect.

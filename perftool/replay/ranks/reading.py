@@ -20,8 +20,8 @@ TABLES = (
 # Differences between ranks that are below this share of the step are normal.
 LEAST = 0.02
 _MET = "m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL"
-# The steps that all ranks have in common. A rank with few steps, whose recording was truncated, is left out unless the
-# others wait for it.
+# The steps that all ranks have in common. A rank with few steps is left out, because its recording was truncated,
+# unless the others wait for it.
 _STEPS = f"""
 WITH met AS (
     SELECT DISTINCT m.rank, m.step FROM _collective_matches AS m JOIN clocks AS c USING (rank) WHERE {_MET}
