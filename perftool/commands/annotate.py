@@ -154,7 +154,7 @@ def _several_ranks(run: Run) -> tuple[Annotations, Callable[[], Iterator[bytes]]
     offsets = clock_offsets(run)
     if unknown := [rank for rank, offset_ns in offsets.items() if offset_ns is None]:
         ranks = ", ".join(map(str, unknown))
-        notes = [f"No collective links the clocks of ranks {ranks}: their times are as recorded."]
+        notes = [f"Collectives do not link the clocks of ranks {ranks}, so their times are as recorded."]
     else:
         notes = ["Times are on the clock of the lowest rank; clock offsets are estimated from the ends of collectives."]
     return first_view(run), lambda: render_ranks(rank_timelines(run)), notes

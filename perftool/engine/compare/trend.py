@@ -37,8 +37,8 @@ _PENALTY = 2.0
 # The noise is assumed to be at least this share of the median, because runs with identical numbers would have none.
 _LEAST_NOISE = 0.005
 # Some metrics, such as fallback_ops, are 0 in most runs. Then the last runs are a new level if all of them are above 0,
-# and if that is less likely than this by the share of earlier runs above 0. Of series of 12, 30 or 100 runs, of which
-# 10, 20 or 30 % were above 0 at random, less than one in 100 showed such a level.
+# and if the probability of that, given the share of earlier runs above 0, is below this. Of series of 12, 30 or 100
+# runs, of which 10, 20 or 30 % were above 0 at random, less than one in 100 showed such a level.
 _MOST_CHANCE = 0.01
 # All runs and ranks with device work have this metric.
 _DEVICE_WORK = "device_busy_ratio"
@@ -291,7 +291,7 @@ def _ends(values: Sequence[float]) -> list[int]:
 
 
 def _with_rise_from_zero(values: Sequence[float], ends: Sequence[int]) -> list[int]:
-    """``ends``, with a level of the last runs if it is no chance that all of them are above 0."""
+    """``ends``, with a level of the last runs if it cannot be chance that all of them are above 0."""
     before = len(values)
     while before and values[before - 1] > 0:
         before -= 1
