@@ -41,7 +41,7 @@ LONGEST_US = 2**53 // 1000
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_lengths_that_are_impossible_together_are_damage(apart: bool) -> None:
-    """Their sum would not fit into 64 bits."""
+    """The sum of the lengths would not fit into 64 bits."""
     good = [x("aten::mm", 10, 100), *launch(1, 20, 5, 30, 40)]
     lanes = range(1100)
     slow = [begin("aten::add", 0, tid=lane) for lane in lanes] if apart else []

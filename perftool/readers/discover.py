@@ -56,7 +56,7 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Matches names of traces that this program does not read, because of their compression (`rank1.json.xz`) or their
 # suffix (`rank1.json~`).
 _OTHER_NAME = re.compile(r"\.(?:json|trace)(?![a-z0-9])", re.IGNORECASE)
-# Matches names of tables, also compressed (`accel1.csv.gz`) or with another suffix (`accel1.csv~`).
+# Matches names of tables, even if they are compressed (`accel1.csv.gz`) or have another suffix (`accel1.csv~`).
 _TABLE_NAME = re.compile(r"\.csv(?![a-z0-9])", re.IGNORECASE)
 _OTHER_KINDS = (PART_SUFFIX, ".csv")
 _SUFFIXES = f"{', '.join(TRACE_SUFFIXES[:-1])} or {TRACE_SUFFIXES[-1]}"

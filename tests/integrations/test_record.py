@@ -808,7 +808,7 @@ helper.join()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_without_an_optimizer_is_recorded_and_runs_on(tmp_path: Path) -> None:
-    """Its parent waited forever for the results of a child that had ended after its recording."""
+    """If the child ended after its recording, its parent would wait forever for its results."""
     done = run(tmp_path, ACTORS + HELPER, "--stop-after-recording")
 
     assert (done.returncode, done.stdout) == (0, "19\n"), done.stderr
@@ -856,7 +856,7 @@ received.put(None); other.join()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_rank_that_creates_its_optimizer_later_than_others_is_recorded(tmp_path: Path) -> None:
-    """Its first calls to the model come close to starting a recording, although they may only inspect the model."""
+    """The rank's first calls to the model nearly start a recording, although they may only inspect the model."""
     done = run(tmp_path, ACTORS + LATE)
 
     assert done.returncode == 0, done.stderr

@@ -329,7 +329,7 @@ def test_a_comparison_of_tensors_is_one_wait(rows: Rows) -> None:
 
 
 def test_logs_do_not_count_compilations_in_the_window_of_a_trace(tmp_path: Path) -> None:
-    """These lines have no time or step, so the report shows their numbers only if there is no trace."""
+    """Lines of a log have no time or step, so the report shows their numbers only if there is no trace."""
     log, trace = tmp_path / "run.log", tmp_path / "run.json"
     log.write_text("adding new recipe to cache :: r1\nadding new recipe to cache :: r2\n")
     trace.write_bytes(document([step(1, 0, 100), x("aten::mm", 10, 5)]))

@@ -46,7 +46,7 @@ class GraphCache:
 
 
 class InferenceCache(GraphCache):
-    """The forward of a module wrapped for inference."""
+    """The forward method of a module wrapped for inference."""
 
     def __call__(
         self,
@@ -151,7 +151,7 @@ class ModuleCacher:
 
 
 class TrainingCache(GraphCache):
-    """The forward of a wrapped module. `hits` counts the calls that use a graph, `uncached` all other calls."""
+    """The forward method of a wrapped module. `hits` counts the calls that use a graph, `uncached` all others."""
 
     def __init__(
         self, module: torch.nn.Module, names: tuple[str, ...], max_graphs: int, use_lfu: bool, unused: bool

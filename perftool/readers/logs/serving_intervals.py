@@ -58,7 +58,7 @@ _VLLM_VALUES: _Values = {
     "prompt_tokens_per_s": _Value(re.compile("Avg prompt throughput: "), " tokens/s", 1, always=True),
     "generation_tokens_per_s": _Value(re.compile("Avg generation throughput: "), " tokens/s", 1, always=True),
     "running": _Value(re.compile("Running: "), " reqs", always=True),
-    # V0 calls waiting requests pending.
+    # V0 uses the word pending for waiting requests.
     "waiting": _Value(re.compile("(?:Waiting|Pending): "), " reqs", always=True),
     "preemptions": _Value(re.compile("Preemptions: ")),
     # V0 prints the usage of the device's and the host's caches, and their hit rates on a separate line.
@@ -139,7 +139,7 @@ class IntervalScanner:
         return LogReading(intervals=tuple(self._intervals), iterations=tuple(self._iterations), kind="runtime_log")
 
     def _values(self, values: _Values, line: LogLine) -> dict[str, Any]:
-        """The numbers of ``values`` in ``line``. A number that is missing, twice, or no number counts as damage."""
+        """The numbers of ``values`` in ``line``. A number that is missing, repeated or malformed counts as damage."""
         found: dict[str, Any] = {}
         for name, value in values.items():
             ends = [label.end() for label in islice(value.label.finditer(line.text), 2)]
@@ -152,7 +152,7 @@ class IntervalScanner:
 
     def _note_damage(self, line: LogLine) -> None:
         self._tally.note(
-            "bad statistics", "a value of a server's statistics is missing, twice, or not a number", line.number
+            "bad statistics", "a value of a server's statistics is missing, repeated or not a number", line.number
         )
 
     def _add(self, line: LogLine, numbers: dict[str, Any]) -> None:

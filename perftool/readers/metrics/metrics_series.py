@@ -131,7 +131,7 @@ class MetricsSeries:
                 self._fallbacks[value.name] = self._fallbacks.get(value.name, 0) + int(value.increment)
 
     def _check_fallbacks(self, record: RawRecord) -> None:
-        """Note if the calls of the ops are not as many as the total."""
+        """Note if the calls of the ops do not add up to the total."""
         ops = record.statistics.get("FallbackOps", {})
         counts = [number(count) for count in ops.values()] if isinstance(ops, Mapping) else [None]
         if None in counts or sum(filter(None, counts)) != record.statistics.get("TotalNumber"):

@@ -129,7 +129,9 @@ class ResultScanner:
 
     def _close(self) -> None:
         if self._is_open:
-            self._tally.note("cut result", "a printed result has no end, so values may be missing or another result's")
+            self._tally.note(
+                "cut result", "a printed result has no end, so values may be missing or belong to another result"
+            )
         if self._numbers:
             self._results.add(self._numbers, exact=False)
         self._numbers, self._left, self._is_open = {}, 0, False
