@@ -92,7 +92,7 @@ def print_what_if(result: WhatIf, console: Console) -> None:
 def _bound_text(bound: FixBound, is_replayed: bool) -> str:
     if bound.ns_per_step is None:
         return "nothing can be modelled: the finding has no cost per step"
-    why = "most of the time is outside the replayed steps" if is_replayed else "its fix cannot be replayed"
+    why = "most of it is outside the replay" if is_replayed else "its fix cannot be replayed"
     return f"up to {format_ns(bound.ns_per_step)} less (a bound: {why})"
 
 

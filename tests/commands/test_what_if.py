@@ -196,6 +196,6 @@ def test_a_gain_in_steps_that_are_not_replayed_is_a_bound_of_the_mean_step(run: 
     recorded, measured, *_ = run.out.splitlines()
     assert recorded == "recorded   2.00 ms a step on average; only typical, shorter steps are replayed"
     assert measured.startswith("measured   1.00 ms a step on average, rank 0, ")
-    assert "\nGAP102     up to 1.01 ms less (a bound: most of the time is outside the replayed steps)\n" in run.out
+    assert "\nGAP102     up to 1.01 ms less (a bound: most of it is outside the replay)\n" in run.out
     assert run("whatif", str(place), "--fix", "GAP102", "--output-format", "json") == 0
     assert json.loads(run.out)["recorded"] == {"step_ns": 2_000_000}
