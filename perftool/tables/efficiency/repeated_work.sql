@@ -31,15 +31,14 @@ starts AS (
 convolutions AS (
     SELECT rank, input_dims->>'$[0]' AS image, try_cast(image AS BIGINT[]) AS size FROM ops WHERE name = 'aten::convolution'
 ),
--- Convolutions copy their operands into the layout that they need. A clone inside a reshape is the same copy. A clone keeps
--- the layout unless its second argument, the memory format, is 0 (contiguous).
+-- Copies inside another op are that op's own: it copies its operands into the layout that it needs. A clone keeps the
+-- layout unless its second argument, the memory format, is 0 (contiguous).
 restoring AS (
     SELECT o.rank, json_array_length(o.input_dims, '$[0]')::BIGINT AS dimensions, count(*) AS ops
     FROM ops AS o SEMI JOIN convolutions AS c ON c.rank = o.rank AND c.image = (o.input_dims->>'$[0]')
-    LEFT JOIN ops AS p ON p.id = o.parent LEFT JOIN ops AS g ON g.id = p.parent
+    LEFT JOIN ops AS p ON p.id = o.parent
     WHERE (o.name IN ('aten::reshape', 'aten::instance_norm') OR o.name = 'aten::clone' AND coalesce(o.concrete_inputs->>'$[1]', '0') = '0')
-        AND NOT regexp_matches(coalesce(g.name, p.name, ''), 'convolution|_conv2d_backward')
-        AND coalesce(p.name, '') NOT IN ('aten::reshape', 'aten::instance_norm')
+        AND (o.outermost OR p.outermost AND p.name = 'aten::contiguous')
     GROUP BY ALL
 ),
 -- Of twelve programs with more such ops than a quarter of the convolutions, channels_last made seven slower, and saved at
