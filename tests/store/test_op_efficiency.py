@@ -79,6 +79,13 @@ def test_the_shapes_of_a_sparse_matmul_do_not_show_its_cost(tmp_path: Path) -> N
     assert asked(tmp_path, "rated_devices", events, metadata=recorded)
 
 
+def test_the_matmuls_of_sparse_experts_are_dense(tmp_path: Path) -> None:
+    events = [*STEP, x("moe::block_sparse_experts", 90, 100), *op("aten::mm", 100, 84.484, 1, **PRODUCT)]
+    (row,) = asked(tmp_path, "op_efficiency", events)
+    assert (row["name"], row["flops"]) == ("aten::mm", 51_581_550_592)
+    assert len(asked(tmp_path, "matmuls", events)) == 1
+
+
 def test_a_product_by_hand(tmp_path: Path) -> None:
     (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84.484, 1, **PRODUCT)])
     # 51.58 GFLOP in 84.484 us, at a peak of 989.4 TFLOP/s.
