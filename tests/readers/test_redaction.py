@@ -125,12 +125,28 @@ def test_a_long_secret_is_left_out_in_parts() -> None:
     assert redactor.text(secret[100:]).endswith("redacted")
 
 
-@pytest.mark.parametrize("mark", [*"(<>;/'\"`", ": "])
+@pytest.mark.parametrize("mark", [*"(<>;/\\'\"`", ": "])
 def test_parts_of_a_secret_that_reports_cut_are_left_out(mark: str) -> None:
     redactor = Redactor()
     redactor.learn([json.dumps({"password": f"abcdefgh1{mark}ijklmnop2{mark}short"}).encode()])
     assert redactor.text("97 % of the time in abcdefgh1.") == "97 % of the time in redacted."
     assert redactor.text("in ijklmnop2, short") == "in redacted, short"
+
+
+@pytest.mark.parametrize("name", ["DB_PASSWORD", "HF_TOKEN"])
+@pytest.mark.parametrize("file", ["ZqTail55.py", "notes_55.py"])
+def test_the_rest_of_a_windows_path_may_belong_to_a_secret(file: str, name: str) -> None:
+    redactor = Redactor()
+    frame = f"C:\\runs\\{name}=abcd1234\\{file}(12): decode"
+    redactor.learn([json.dumps({"name": frame}).encode()])
+    assert redactor.text(f"in decode ({file}:12)") == "in decode (redacted:12)"
+    assert file not in redactor.text(frame)
+
+
+def test_the_line_after_a_secret_is_kept_although_its_end_is_escaped() -> None:
+    redactor = Redactor()
+    redactor.learn([json.dumps({"name": "HF_TOKEN=abcd1234\\nHOST=long-name-55"}).encode()])
+    assert redactor.text("HOST=long-name-55") == "HOST=long-name-55"
 
 
 def test_a_secret_without_the_number_of_a_module_is_left_out() -> None:

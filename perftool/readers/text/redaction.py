@@ -36,7 +36,9 @@ _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
 _BETWEEN = re.compile(r"[\s\0\[\],|=:\"'\\]+")
 # Reports may shorten texts without a mark: kernel names before their (template) arguments, stacks between frames, paths
 # to the file name, modules before their number, and messages before a colon.
-_CUT_BEFORE = re.compile(r"""[(<>;/'"`]|: |_\d+$""")
+_CUT_BEFORE = re.compile(r"""[(<>;/\\'"`]|: |_\d+$""")
+# A backslash ends a value that has no quotes, because it may begin an escape. It may also belong to a Windows path.
+_PATH_BELOW = re.compile(r"""(?:\\+\w[^\s"'`&;<>\\]*)+""")
 # Strings often repeat, so the results for the first strings are cached, except for long strings.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # Secrets are compared with a text in parts of at most this many characters.
@@ -89,7 +91,8 @@ class Redactor:
         for found in secrets_in(text):
             # Only the beginning of a long line, because there may be a secret at every character of it.
             line = text[found.start : min(found.last, found.start + _LONGEST_KEPT)]
-            self._remember(found.kind, text[found.start : found.end], line)
+            below = _PATH_BELOW.match(text, found.end, found.end + _LONGEST_KEPT)
+            self._remember(found.kind, text[found.start : found.end], line, below[0] if below else "")
             spans.append(found.span)
         # Join the spans right away to save memory, because a secret may be found at every character of a long text.
         if self._search:
@@ -119,14 +122,14 @@ class Redactor:
             return replace(value, **{one.name: self._value(getattr(value, one.name)) for one in fields(value)})
         return value
 
-    def _remember(self, kind: str, text: str = "", line: str = "") -> None:
-        """Learn the secret ``text``. Also learn words in its ``line`` that look like generated keys, because they may
-        be part of the secret."""
+    def _remember(self, kind: str, text: str = "", line: str = "", below: str = "") -> None:
+        """Learn the secret ``text``. Also learn the parts of the path ``below`` it, and words in the rest of its
+        ``line`` that look like generated keys, because they may be part of the secret."""
         self._removed.add(kind)
         # Rules that group names regardless of numbers print # for each number.
         # A value may be a list or a block of YAML, and other texts may repeat only the secret in it.
         words = filter(looks_random, _BETWEEN.split(line or text))
-        for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text), *words):
+        for part in (text, *_CUT_BEFORE.split(text + below), _NUMBER.sub("#", text), *words):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)
 
