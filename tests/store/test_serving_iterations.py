@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from events import Event, launch, x
+from events import Event, launch, step, x
 from stores import Rows
 
 VLLM = "execute_context_1(140)_generation_3(3)"
@@ -61,6 +61,41 @@ def test_an_annotation_inside_another_is_the_same_iteration(rows: Rows) -> None:
     ]
 
     assert [row["context_tokens"] for row in rows("serving_iterations", events)] == [1060, None]
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        [],
+        [step(number, 100 * number, 100) for number in range(4)],
+        [x("autograd::engine::evaluate_function: MmBackward0", 100 * number + 50, 10) for number in range(4)],
+    ],
+    ids=["nothing", "the profiler's steps", "backward passes"],
+)
+@pytest.mark.parametrize(("work_us", "served"), [(10, False), (45, True)])
+def test_a_program_that_mostly_does_other_work_is_no_server(
+    rows: Rows, marked: list[Event], work_us: int, served: bool
+) -> None:
+    """Otherwise, a single short annotation would hide the steps of a training. A server may mark the profiler's steps,
+    too."""
+    events = [*marked]
+    for number in range(4):
+        at = 100 * number
+        events += [
+            annotation("step[DECODE bs=1]", at + 1, 8), x("aten::mm", at + 1, 8), x("aten::mm", at + 55, 8),
+            *launch(2 * number + 1, at + 2, 2, at + 5, work_us), *launch(2 * number + 2, at + 56, 2, at + 66, 30),
+        ]  # fmt: skip
+    assert len(rows("serving_iterations", events)) == (4 if served else 0)
+    assert ("iteration" in {row["source"] for row in rows("steps", events)}) == served
+
+
+@pytest.mark.parametrize("marked", [[], [x("ProfilerStep#1", 0, 100, "user_annotation")]], ids=["alone", "in a step"])
+def test_the_start_up_of_an_engine_is_no_other_work(rows: Rows, marked: list[Event]) -> None:
+    events = [
+        *marked, x("aten::mm", 0, 8), *launch(1, 1, 2, 5, 50),
+        annotation("step[DECODE bs=1]", 60, 8), x("aten::mm", 60, 8), *launch(2, 61, 2, 65, 20),
+    ]  # fmt: skip
+    assert len(rows("serving_iterations", events)) == (not marked)
 
 
 def test_an_iteration_lasts_until_the_next_one_if_requests_waited(rows: Rows) -> None:

@@ -10,7 +10,11 @@
 -- the shape of the bucket. For a prompt, the counter's utilisation shows how full the bucket is; for a decode, it is a
 -- sum of contexts divided by the batch.
 --
--- needs: slices, _name_roles
+-- Another program may also call such an engine, for example a training that generates samples. A rank has no iterations
+-- if less than half of its device work comes from calls to the engine. The work before the first call, such as the
+-- start-up of the engine, does not count unless it belongs to a training or to the profiler's steps.
+--
+-- needs: slices, launches, _name_roles
 -- empty without: _name_roles.roles=iteration or slices.cat=
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
@@ -125,9 +129,24 @@ marks AS (
     SELECT * FROM high_level
     UNION ALL BY NAME
     SELECT * FROM called WHERE rank NOT IN (SELECT rank FROM high_level)
+),
+engine_calls AS (SELECT rank, ts, "end" FROM outermost UNION ALL SELECT rank, ts, "end" FROM high_level),
+begun AS (
+    SELECT rank, min(ts) AS ts FROM (
+        FROM (SELECT rank, ts FROM engine_calls)
+        UNION ALL SELECT rank, ts FROM slices
+        WHERE rank IN (SELECT rank FROM engine_calls) AND side = 'host' AND cat IN ('user_annotation', 'cpu_op')
+            AND (is_step(name) OR name IN (SELECT name FROM _name_roles WHERE list_has_any(roles, ['backward', 'optimizer_step']))))
+    GROUP BY rank
+),
+other_programs AS (
+    SELECT l.rank
+    FROM launches AS l JOIN begun AS b ON b.rank = l.rank AND l.ts >= b.ts
+    ASOF LEFT JOIN engine_calls AS c ON c.rank = l.rank AND l.ts >= c.ts
+    GROUP BY l.rank HAVING 2 * coalesce(sum(l.device_end - l.device_ts) FILTER (l.ts < c."end"), 0) < sum(l.device_end - l.device_ts)
 )
 SELECT id, rank, track, row_number() OVER w - 1 AS iteration, phase, ts, "end",
        CASE WHEN lead(phase) OVER w IN ('decode', 'mixed') AND phase <> 'idle' THEN greatest(lead(ts) OVER w, "end") ELSE "end" END AS until,
        ts - lag("end") OVER w AS gap_before_ns,
        batch, prompt_tokens, context_tokens, generated_tokens, bucket_batch, bucket_query, bucket_blocks, blocks_used, graphs
-FROM marks WINDOW w AS (PARTITION BY rank ORDER BY ts, id)
+FROM marks WHERE rank NOT IN (FROM other_programs) WINDOW w AS (PARTITION BY rank ORDER BY ts, id)

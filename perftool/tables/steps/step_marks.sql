@@ -1,8 +1,8 @@
 -- One row per step of a rank on its host, as marked in the recording or as detected. The steps of a rank come from the
 -- first of the following sources that applies; the others are not searched:
 --
--- * iteration: the iterations of a serving engine. An iteration lasts until the next one starts, if the next one
--- generates for the same requests.
+-- * iteration: the iterations of a serving engine, unless less than half of the device work comes from them. An
+-- iteration lasts until the next one starts, if the next one generates for the same requests.
 -- * profiler: the profiler's own annotations (ProfilerStep#).
 -- * optimizer: a step ends with the last call to the optimizer before the next backward pass. If there are several
 -- optimizers, the one that is called least often counts.
