@@ -299,6 +299,7 @@ def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
     report = desk.run("analyze", ["--output-format", "json"], [desk.path(path)])
     advice = [found for found in report["findings"] if found["advice"]]
     trace = [found for found in report["findings"] if not found["advice"]]
+    omitted = [text.replace(f"{desk.root}{os.sep}", "") for text in report["omitted"]]
     shown = max(0, findings)
     return small(
         {
@@ -310,7 +311,7 @@ def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
             "summary": {name: one for name, one in report["summary"].items() if one["value"] is not None},
             "findings": [{name: found.get(name) for name in _OF_A_FINDING} for found in advice[:shown]],
             "findings_left_out": max(len(advice) - shown, 0),
-            "about_the_trace": [found["message"] for found in trace],
+            "about_the_trace": [*omitted, *(found["message"] for found in trace)],
         }
     )
 

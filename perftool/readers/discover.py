@@ -67,7 +67,10 @@ _LARGEST_STATE = 64 << 20
 _LONGEST_LINE = 64 << 10
 # The ends of patterns that match everything in a folder.
 _EVERYTHING = ("**", f"**{os.sep}*")
+# Bytes that occur in compressed data, but not in text.
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _UNCLEAR = "not read, because it does not look like a trace"
+_OTHER_ENDING = f"the names of traces end with {_SUFFIXES}"
 _WITHOUT_TRACES = "are not read: they are used only if there are no traces"
 _SEPARATE = "check it in a separate call, or exclude it with --exclude"
 # At most this many unread files in a folder are listed one by one.
@@ -319,6 +322,11 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
         elif is_named_like_unread(file) and not file.name.startswith(".") and wanted.allows(str(file)):
             unreadable[str(file)] = "its ending is not known"
+        elif is_other_name(file.name) and wanted.allows(str(file)):
+            if file.name.startswith(".") or not _may_be_trace(file):
+                unread.append(other_name_text(file))
+            else:
+                unreadable[str(file)] = _OTHER_ENDING
         elif file.is_symlink() and not (is_trace_name(file.name) or file.exists()) and wanted.allows(str(file)):
             # It may lead to the folder of a rank, or to a profiler table.
             unread.append(irregular_text(file))
@@ -405,18 +413,11 @@ def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
-    """The ``files`` that are named like traces, sorted. ``unread`` gets a sentence about each other file that may
-    be a trace."""
-    found: list[str] = []
-    for file in files:
-        if not is_trace_name(file.name):
-            if is_other_name(file.name):
-                unread.append(other_name_text(file))
-        elif is_kept(file):
-            found.append(str(file))
-        else:
-            unread.append(irregular_text(file))
-    return sorted(found)
+    """The ``files`` that are named like traces, sorted. ``unread`` gets a sentence about each of them that is not a
+    regular file."""
+    named = [file for file in files if is_trace_name(file.name)]
+    unread += [irregular_text(file) for file in named if not is_kept(file)]
+    return sorted(str(file) for file in named if is_kept(file))
 
 
 def is_trace_name(name: str) -> bool:
@@ -426,17 +427,29 @@ def is_trace_name(name: str) -> bool:
 
 def other_name_text(file: str | Path) -> str:
     """A sentence about a ``file`` for which ``is_other_name`` is true."""
-    return f"{file} was not read: the names of traces end with {_SUFFIXES}"
+    return f"{file} was not read: {_OTHER_ENDING}"
 
 
 def is_other_name(name: str) -> bool:
     """Whether a file called ``name`` may be a trace that this program does not read."""
     return (
         (_OTHER_NAME.search(name) is not None or (name.lower().endswith((".gz", ".zst")) and rank_of(name) is not None))
-        and not name.lower().endswith(_OTHER_KINDS)
+        and not name.lower().endswith((*TRACE_SUFFIXES, *_OTHER_KINDS))
         and not is_named_like_companion(name)
         and not is_named_like_unread(name)
     )
+
+
+def _may_be_trace(file: Path) -> bool:
+    """Whether a ``file`` for which ``is_other_name`` is true may contain a trace. A text without events (a checksum, a
+    copy of a configuration) does not."""
+    if not is_kept(file) or not file.stat().st_size or _shows_events(str(file)):
+        return True
+    try:
+        with ByteStream(str(file)) as stream:
+            return any(_NO_TEXT.search(block) or holds_times(block) for block in stream.blocks()) or bool(stream.issues)
+    except InputError:
+        return True
 
 
 def _few(sentences: Sequence[str]) -> str:
@@ -591,9 +604,11 @@ def _at_url(url: str, wanted: Wanted) -> Chosen:
         return Chosen(tuple(filter(wanted.allows, found)))
     names = {file: PurePosixPath(without_query(file)).name for file in found if wanted.allows(file)}
     picked = wanted.pick(url, [file for file, name in names.items() if is_trace_name(name)])
-    unread = [other_name_text(file) for file, name in names.items() if not is_trace_name(name) and is_other_name(name)]
-    note = " ".join(filter(None, (picked.note, _few(unread)))) or None
-    return replace(picked, note=note, unread_parts=tuple(file for file, name in names.items() if is_part(name)))
+    unread = [file for file, name in names.items() if is_other_name(name)]
+    note = " ".join(filter(None, (picked.note, _few(list(map(other_name_text, unread)))))) or None
+    doubts = (*picked.doubts, *(Doubt(file, f"not read: {_OTHER_ENDING}", LEAVE_OUT) for file in unread))
+    parts = tuple(file for file, name in names.items() if is_part(name))
+    return replace(picked, note=note, unread_parts=parts, doubts=doubts)
 
 
 def is_own_output(path: str) -> bool:

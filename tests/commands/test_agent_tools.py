@@ -77,7 +77,10 @@ def test_an_analysis_is_trimmed_to_the_requested_findings(monkeypatch: pytest.Mo
     numbers = {"a": {"value": 1}, "b": {"value": None}}
     inputs = [{"kind": kind, "path": f"{tmp_path}/run/rank0.{kind}"} for kind in ("trace", "log")]
     findings = [found, found, about]
-    report = {"verdict": {"headline": "h"}, "summary": numbers, "findings": findings, "inputs": inputs}
+    omitted = [f"{tmp_path}/run/rank1.json.xz: not read"]
+    report = {
+        "verdict": {"headline": "h"}, "summary": numbers, "findings": findings, "inputs": inputs, "omitted": omitted,
+    }  # fmt: skip
     monkeypatch.setattr(agent_tools.Workspace, "run", lambda *_: report)
 
     data = agent_tools.analyzed(Workspace(tmp_path, 1), ".", 1)["data"]
@@ -86,7 +89,7 @@ def test_an_analysis_is_trimmed_to_the_requested_findings(monkeypatch: pytest.Mo
     assert "evidence" not in data["findings"][0]
     assert (data["findings_left_out"], data["about_the_trace"], data["summary"]) == (
         1,
-        ["damaged"],
+        ["run/rank1.json.xz: not read", "damaged"],
         {"a": {"value": 1}},
     )
     assert data["traces"] == [os.path.join("run", "rank0.trace")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -826,6 +827,24 @@ def test_a_gate_needs_all_traces_of_a_folder(run: Run, kind: str) -> None:
     assert run("lint", "runs", "--exclude", "*/rank1*", "--select", "GAP101") == 0
     assert run("analyze", "runs", "--select", "GAP101") == 0
     assert run.err.count(f"{other} is {kind}, and was not read") == 1
+
+
+def test_a_gate_does_not_pass_a_trace_in_another_compression(run: Run) -> None:
+    trace("runs/rank0.json")
+    other = Path("runs/rank1.json.xz")
+    other.write_bytes(lzma.compress(Path("runs/rank0.json").read_bytes()))
+    for gate in (["lint", "runs"], ["diff", "runs", "runs", "--fail-if", "slower:5%"]):
+        assert run(*gate, "--isolated") == 2
+        assert run.err == (
+            f"habana_perf_tool: {other}: not read: the names of traces end with .json, .json.gz or .json.zst; a gate "
+            "does not skip files by itself, so exclude it with --exclude, or name the files to read\n"
+        )
+    assert run("lint", "runs", "--exclude", "*.xz", "--select", "GAP101") == 0
+    assert run("analyze", "runs", "--output-format", "json", "-o", "saved.json") == 0
+    assert json.loads(Path("saved.json").read_text())["omitted"] == [
+        f"{other}: not read: the names of traces end with .json, .json.gz or .json.zst"
+    ]
+    assert run("diff", "saved.json", "saved.json", "--fail-if", "slower:5%") == 2
 
 
 def test_a_folder_whose_files_match_a_pattern_is_read(run: Run) -> None:

@@ -276,6 +276,7 @@ def test_what_is_not_read_in_a_remote_folder_is_named(bucket: str) -> None:
     found = find_inputs([bucket])
     assert found.unread_parts == ("memory:///run/rank2.PART",)
     assert "memory:///run/rank3.json.xz was not read" in " ".join(found.notes)
+    assert [doubt.file for doubt in found.doubts] == ["memory:///run/rank3.json.xz"]
 
 
 def test_a_remote_file_that_no_url_can_name_is_an_error(bucket: str) -> None:

@@ -253,9 +253,14 @@ def test_a_note_names_broken_links_that_may_lead_to_a_rank(tmp_path: Path) -> No
     ["rank1.json.xz", "rank1.JSON.BZ2", "rank1.json.zstd", "rank1.json.Z", "rank1.json.1", "rank1.trace.gz",
      "rank1.json (1)", "rank1.json~", "rank1.pt.trace", "rank1.gz"],
 )  # fmt: skip
-def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"\xfd7zXZ\0packed", f'{{"traceEvents": [{EVENT}]}}'.encode(), b'[{"ts": 1, "dur": 1}]', b"\x1f\x8bcut", b""],
+    ids=["packed", "a trace", "no phase", "damaged", "empty"],
+)
+def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
-    (tmp_path / name).write_bytes(b"packed")
+    (tmp_path / name).write_bytes(content)
     for other in ("metrics.json.1", "rank1.json.part", "run.trace.csv"):
         (tmp_path / other).write_bytes(b"other")
     found = find_inputs([str(tmp_path)], exclude=["*.part"])
@@ -263,6 +268,30 @@ def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, tmp_p
     assert found.notes == (
         f"{tmp_path}/{name} was not read: the names of traces end with .json, .json.gz or .json.zst",
     )
+    (doubt,) = found.doubts
+    assert doubt.file == str(tmp_path / name)
+    excluded = find_inputs([str(tmp_path)], exclude=["*.part", str(tmp_path / name)])
+    assert (excluded.notes, excluded.doubts) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rank0.json.sha256", b"0123abcd  rank0.json\n"),
+        ("config.json.bak", b'{"epochs": 3}'),
+        (".rank0.json.swp", b"\0\0"),
+    ],
+)
+def test_a_file_with_a_similar_name_is_no_trace_if_it_is_a_text_without_events(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    (tmp_path / name).write_bytes(content)
+    found = find_inputs([str(tmp_path)])
+    assert found.notes == (
+        f"{tmp_path}/{name} was not read: the names of traces end with .json, .json.gz or .json.zst",
+    )
+    assert not found.doubts
 
 
 @pytest.mark.parametrize("name", ["rank1.part", "rank1.PART"])
