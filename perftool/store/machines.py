@@ -186,6 +186,19 @@ def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
     return list(rows.values())
 
 
+def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``ignored_targets``: the losses that ignored some of their targets."""
+    rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for rank, found in _recorded(metadata):
+        for one in map(_object, _list(found.get("ignored_targets"))[:_MOST_MODULES]):
+            path = one.get("path")
+            classes, targets, ignored = (_whole(one, name) for name in ("classes", "targets", "ignored"))
+            known = isinstance(path, str) and len(path) <= LONGEST_PATH
+            if known and classes and targets and ignored and ignored <= targets:
+                rows.setdefault((rank, path, classes), (rank, path, classes, targets, ignored))
+    return list(rows.values())
+
+
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``machine_threads``: the threads for which a trace contains CPU times."""
     rows: dict[tuple[int, int | None], tuple[Any, ...]] = {}

@@ -14,6 +14,7 @@ from perftool.store.device_signs import device_signs
 from perftool.store.facts import device_facts, named_devices
 from perftool.store.machines import (
     cpu_facts,
+    ignored_targets_of,
     machines_of,
     memory_faults_of,
     op_speeds_of,
@@ -50,6 +51,7 @@ def source_tables(
         "op_speeds": op_speeds_of(metadata),
         "repeated_calls": repeated_calls_of(metadata),
         "padded_inputs": padded_inputs_of(metadata),
+        "ignored_targets": ignored_targets_of(metadata),
         "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
         "_group_roles": _group_roles(metadata),

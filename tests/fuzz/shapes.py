@@ -449,6 +449,21 @@ def _padded(length: Callable[[int], int]) -> bytes:
     return document(events, perftoolRecording={"version": 1, "padded_inputs": places})
 
 
+def _ignored(classes: Callable[[int], int]) -> bytes:
+    """Losses of many sizes that ignore targets, and ops on their scores."""
+    places = [
+        {"path": f"{'p' * 900} > {number}", "classes": number % 50 + 5, "targets": 100, "ignored": 90}
+        for number in range(100)
+    ]
+    events = _steps(5, 900_000)
+    for at in range(15_000):
+        events += [
+            x("aten::cross_entropy_loss", 60 * at, 10, **{"Input Dims": [[at + 2, classes(at)], [at + 2], [], []]}),
+            x("aten::add", 60 * at + 20, 30, **{"Input Dims": [[at + 2, classes(at), 7], [at % 99 + 1]]}),
+        ]
+    return document(events, perftoolRecording={"version": 1, "ignored_targets": places})
+
+
 def _dimensions(size: int) -> bytes:
     """Lookups of padded sequences, and products of tensors with 10,000 dimensions of ``size``."""
     place = {"vocabulary": 99, "width": 16, "tokens": 100, "padded": 90, "cut": 0, "path": "Embedding"}
@@ -679,6 +694,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "sliced products of one number": ("t.json", lambda: _slices(lambda at: at), lambda: _slices(lambda _: 7)),
     "slices of an op of many inputs": ("t.json", lambda: _slices_of_one(1), lambda: _slices_of_one(7_000)),
     "tensors of many equal dimensions": ("t.json", lambda: _dimensions(63), lambda: _dimensions(64)),
+    "losses of many sizes": ("t.json", lambda: _ignored(lambda _: 4), lambda: _ignored(lambda at: at % 50 + 5)),
     "padding of many lengths": ("t.json", lambda: _padded(lambda _: 50), lambda: _padded(lambda at: at + 2)),
     "derivatives of one number": ("t.json", lambda: _derivatives(lambda at: at), lambda: _derivatives(lambda _: 7)),
     "passes through a network": ("t.json", lambda: _network_passes(2), lambda: _network_passes(6_000)),

@@ -129,6 +129,22 @@ def test_padding_that_makes_no_sense_is_left_out(tmp_path: Path, found: object) 
     assert rows(tmp_path, "padded_inputs", found, "padded_inputs") == []
 
 
+IGNORED = {"path": "Net > CrossEntropyLoss", "classes": 9, "targets": 64, "ignored": 20}
+
+
+def test_ignored_targets_are_read(tmp_path: Path) -> None:
+    found = [("Net > CrossEntropyLoss", 9, 64, 20)]
+    assert rows(tmp_path, "ignored_targets", [IGNORED, IGNORED], "ignored_targets") == found
+
+
+@pytest.mark.parametrize(
+    "found",
+    [5, [None], [{**IGNORED, "path": 1}], [{**IGNORED, "classes": 0}], [{**IGNORED, "ignored": 65}], [{"path": "Net"}]],
+)
+def test_ignored_targets_that_make_no_sense_are_left_out(tmp_path: Path, found: object) -> None:
+    assert rows(tmp_path, "ignored_targets", found, "ignored_targets") == []
+
+
 def speeds(folder: Path, ops: object) -> list[tuple[object, ...]]:
     return rows(folder, "ops", ops, "op_speeds")
 

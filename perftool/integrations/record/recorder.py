@@ -267,8 +267,11 @@ class Recorder:
         """Describe the machine and the steps of ``trace``."""
         facts = self._watch.facts(trace)
         calls = self._repeated_calls
-        modules = {} if calls.found is None else {"repeated_calls": calls.found, "padded_inputs": calls.padded.found()}
-        return {**facts, "steps": {**facts["steps"], "called": self._steps.called}, **modules}
+        steps = {**facts["steps"], "called": self._steps.called}
+        if calls.found is None:
+            return {**facts, "steps": steps}
+        examined = {"padded_inputs": calls.padded.found(), "ignored_targets": calls.ignored.found()}
+        return {**facts, "steps": steps, "repeated_calls": calls.found, **examined}
 
     def _is_elsewhere(self) -> bool:
         """Whether the profiler runs in another thread; only that thread can stop it."""

@@ -31,6 +31,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from perftool.integrations.compiler import uncompiled
 from perftool.integrations.own_errors import OwnErrorsHidden
+from perftool.integrations.record.ignored_targets import IgnoredTargets
 from perftool.integrations.record.padded_inputs import PaddedInputs
 from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
@@ -74,6 +75,7 @@ class RepeatedCalls:
         # Each module that repeats calls. None if no step was examined.
         self.found: list[dict[str, Any]] | None = None
         self.padded = PaddedInputs()
+        self.ignored = IgnoredTargets()
         self._hook: GlobalHook | None = None
         self._limit = self._raised = 0
         self._code: CodeType | None = None
@@ -134,6 +136,7 @@ class RepeatedCalls:
                 return
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 self.padded.add(called.path, module, (*args, *kwargs.values()))
+                self.ignored.add(called.path, module, (*args, *kwargs.values()))
             if self._is_repeated(called, module, (args, kwargs), result):
                 called.repeated += 1
                 called.around.update((one.kind, one.number) for one in around)

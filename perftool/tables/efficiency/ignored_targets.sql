@@ -1,0 +1,12 @@
+-- The targets that losses ignored in one step before the recording.
+--
+-- A loss ignores a target that has the value of its ignore_index. Only `record` examines this, and only without an
+-- accelerator, for calls of nn.CrossEntropyLoss and nn.NLLLoss (docs/recording.md). One row per place of a loss and
+-- number of classes. Losses that ignored no target have no row.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank
+-- column path: VARCHAR, classes of the modules from the outermost to the loss, joined by ' > '
+-- column classes: BIGINT, number of classes
+-- column targets: BIGINT, number of targets
+-- column ignored: BIGINT, the number of these that the loss ignored
