@@ -211,7 +211,7 @@ def test_meaningless_values_are_refused(changes, text):
     ("shapes", "text"),
     [
         (((2, 2, 5, 4), (1, 2, 5, 4), (1, 2, 5, 4)), "same batch size"),
-        (((2, 3, 5, 4), (2, 2, 5, 4), (2, 2, 5, 4)), "divisor"),
+        (((2, 3, 5, 4), (2, 2, 5, 4), (2, 2, 5, 4)), "must divide the number of query heads"),
         (((2, 2, 5, 4), (2, 2, 5, 3), (2, 2, 5, 4)), "head size"),
         (((2, 2, 5, 4), (2, 2, 5, 4), (2, 2, 6, 4)), "number of tokens"),
         (((5, 4), (5, 4), (5, 4)), "dimensions"),
