@@ -276,8 +276,8 @@ def _operand(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, lay
 
 def _is_strided(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether a tensor is neither contiguous nor in channels_last layout. An expanded tensor, which holds fewer numbers
-    than a contiguous one, does not count."""
-    if not size or 0 in stride:
+    than a contiguous one, does not count, and neither does a sparse tensor, which has no strides."""
+    if not size or len(size) != len(stride) or 0 in stride:
         return False
     tensor = torch.empty_strided(size, stride, device="meta")
     formats = [torch.contiguous_format, *([_CHANNELS_LAST[len(size)]] if len(size) in _CHANNELS_LAST else [])]

@@ -153,6 +153,7 @@ def test_strided_ops_are_repeated_with_contiguous_operands(tmp_path: Path, monke
         torch.relu(matrix[:1].expand(48, 64))
         matrix.t() @ matrix
         torch.ones(8, 8).t().sum(0, dtype=torch.float32)
+        matrix.to_sparse() * matrix.to_sparse()
     recorded.export_chrome_trace(str(tmp_path / "trace.json"))
 
     def seen(work: Any, *_: Any, **__: Any) -> float:
