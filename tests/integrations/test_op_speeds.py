@@ -187,7 +187,8 @@ def test_the_longest_ops_are_chosen_and_the_time_is_limited(trace: Path, monkeyp
 @pytest.mark.usefixtures("every_op")
 def test_no_op_is_called_once_the_program_is_about_to_end(trace: Path) -> None:
     asked: list[None] = []
-    assert len(op_speeds(trace, bf16=True, is_over=lambda: asked.append(None) or len(asked) > 4)) == 1
+    rows = op_speeds(trace, bf16=True, is_over=lambda: asked.append(None) or len(asked) > 4)
+    assert 0 < sum(key in WAYS for row in rows for key in row) <= 4
     assert op_speeds(trace, bf16=True, is_over=lambda: True) == []
 
 
