@@ -97,6 +97,9 @@ CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_vali
 CREATE MACRO longest_inputs() AS 32768;
 CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() THEN list_json(value) END;
 
+-- The shapes of all tensors in the inputs of an op, also of those in a list. The inputs must contain no spaces.
+CREATE MACRO input_shapes(dims) AS list_transform(regexp_extract_all(dims, '\[[0-9,]+\]'), lambda one: try_cast(one AS BIGINT[]));
+
 -- Shortens a list of more than 30 ranks to the first 29 and the last, as PyTorch does.
 CREATE MACRO listed_ranks(value) AS
     CASE WHEN length(value) > 80 THEN regexp_replace(value, '^(\[(?:\s*\d+,){29})(?:\s*\d+,)+(\s*\d+\])$', '\1 ...,\2') ELSE value END;
