@@ -213,10 +213,9 @@ def _times(op: _Op, bf16: bool, has_time: Callable[[float], bool]) -> dict[str, 
     """The time of a call of ``op``, in ns, in each way; empty if it could not be computed as it was recorded. Leave out
     ways for which ``has_time`` is false, given the time that the calls will probably take, in s."""
     times: dict[str, int] = {}
+    layouts = {_Layout.RECORDED: True, _Layout.CHANNELS_LAST: op.is_image, _Layout.CONTIGUOUS: op.is_strided}
     for way in _WAYS:
-        if (way.dtype is torch.bfloat16 and not bf16) or (way.layout is _Layout.CHANNELS_LAST and not op.is_image):
-            continue
-        if way.layout is _Layout.CONTIGUOUS and not op.is_strided:
+        if not layouts[way.layout] or (way.dtype is torch.bfloat16 and not bf16):
             continue
         longest_s = max(op.shortest_us / 1e6, *(time_ns / 1e9 for time_ns in times.values()), 0)
         if not has_time(longest_s * (1 if op.is_long else 2)):

@@ -415,9 +415,9 @@ def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
 def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
     """The ``files`` that are named like traces, sorted. ``unread`` gets a sentence about each of them that is not a
     regular file."""
-    named = [file for file in files if is_trace_name(file.name)]
-    unread += [irregular_text(file) for file in named if not is_kept(file)]
-    return sorted(str(file) for file in named if is_kept(file))
+    named = {file: is_kept(file) for file in files if is_trace_name(file.name)}
+    unread += [irregular_text(file) for file, kept in named.items() if not kept]
+    return sorted(str(file) for file, kept in named.items() if kept)
 
 
 def is_trace_name(name: str) -> bool:

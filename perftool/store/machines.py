@@ -140,12 +140,11 @@ def _renewed(most: _Faults, one: _Faults) -> int | None:
 def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``op_speeds``: the ops that were repeated after the recording, once for the same name and shapes."""
     rows: dict[tuple[int, str, str], tuple[Any, ...]] = {}
-    for rank, found in _recorded(metadata):
-        for one in map(_object, _list(found.get("ops"))[:_MOST_OPS]):
-            name, dims = _text(one, "name"), _dims(one.get("input_dims"))
-            times = [_whole(one, f"{way}_ns") or None for way in _WAYS]
-            if name and times[0] and dims:
-                rows.setdefault((rank, name, dims), (rank, name, dims, *times))
+    for rank, one in _listed(metadata, "ops", _MOST_OPS):
+        name, dims = _text(one, "name"), _dims(one.get("input_dims"))
+        times = [_whole(one, f"{way}_ns") or None for way in _WAYS]
+        if name and times[0] and dims:
+            rows.setdefault((rank, name, dims), (rank, name, dims, *times))
     return list(rows.values())
 
 
@@ -161,42 +160,52 @@ def _dims(value: Any) -> str | None:
 def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``repeated_calls``: the modules that were called again with the same inputs."""
     rows: dict[tuple[int, str], tuple[Any, ...]] = {}
-    for rank, found in _recorded(metadata):
-        for one in map(_object, _list(found.get("repeated_calls"))[:_MOST_MODULES]):
-            module, path = _text(one, "module"), one.get("path")
-            calls, repeated, modules = (_count(one, name) for name in ("calls", "repeated", "modules"))
-            known = module and isinstance(path, str) and len(path) <= LONGEST_PATH
-            if known and calls and repeated and modules and repeated < calls:
-                rows.setdefault((rank, module or ""), (rank, module, path, calls, repeated, modules))
+    for rank, one in _listed(metadata, "repeated_calls", _MOST_MODULES):
+        module, path = _text(one, "module"), _path(one)
+        calls, repeated, modules = (_count(one, name) for name in ("calls", "repeated", "modules"))
+        if module and path is not None and calls and repeated and modules and repeated < calls:
+            rows.setdefault((rank, module), (rank, module, path, calls, repeated, modules))
     return list(rows.values())
 
 
 def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``padded_inputs``: the padding in the sequences that embeddings looked up or a model got."""
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for rank, found in _recorded(metadata):
-        for one in map(_object, _list(found.get("padded_inputs"))[:_MOST_MODULES]):
-            path, sizes = one.get("path"), [_whole(one, name) for name in ("vocabulary", "width", "axis")]
-            tokens, padded, cut, empty = (_whole(one, name) for name in ("tokens", "padded", "cut", "empty"))
-            height, width, axis = sizes
-            of_tokens, of_frames = height is not None and axis is None, height is None and axis in (0, 1, 2)
-            known = isinstance(path, str) and len(path) <= LONGEST_PATH and width and (of_tokens or of_frames)
-            if known and tokens and padded and cut is not None and max(cut, empty or 0) <= padded < tokens:
-                rows.setdefault((rank, path, *sizes), (rank, path, height, width, axis, tokens, padded, cut, empty))
+    for rank, one in _listed(metadata, "padded_inputs", _MOST_MODULES):
+        path, sizes = _path(one), [_whole(one, name) for name in ("vocabulary", "width", "axis")]
+        tokens, padded, cut, empty = (_whole(one, name) for name in ("tokens", "padded", "cut", "empty"))
+        height, width, axis = sizes
+        of_tokens, of_frames = height is not None and axis is None, height is None and axis in (0, 1, 2)
+        known = path is not None and width and (of_tokens or of_frames)
+        if known and tokens and padded and cut is not None and max(cut, empty or 0) <= padded < tokens:
+            rows.setdefault((rank, path, *sizes), (rank, path, height, width, axis, tokens, padded, cut, empty))
     return list(rows.values())
 
 
 def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``ignored_targets``: the losses that ignored some of their targets."""
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for rank, found in _recorded(metadata):
-        for one in map(_object, _list(found.get("ignored_targets"))[:_MOST_MODULES]):
-            path = one.get("path")
-            classes, targets, ignored = (_whole(one, name) for name in ("classes", "targets", "ignored"))
-            known = isinstance(path, str) and len(path) <= LONGEST_PATH
-            if known and classes and targets and ignored and ignored <= targets:
-                rows.setdefault((rank, path, classes), (rank, path, classes, targets, ignored))
+    for rank, one in _listed(metadata, "ignored_targets", _MOST_MODULES):
+        path, (classes, targets, ignored) = (
+            _path(one),
+            (_whole(one, name) for name in ("classes", "targets", "ignored")),
+        )
+        if path is not None and classes and targets and ignored and ignored <= targets:
+            rows.setdefault((rank, path, classes), (rank, path, classes, targets, ignored))
     return list(rows.values())
+
+
+def _listed(metadata: Mapping[int, Mapping[str, Any]], name: str, most: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The first ``most`` objects of the list ``name`` in each recording, with the rank."""
+    for rank, found in _recorded(metadata):
+        for one in map(_object, _list(found.get(name))[:most]):
+            yield rank, one
+
+
+def _path(one: Mapping[str, Any]) -> str | None:
+    """The path of modules in ``one``."""
+    path = one.get("path")
+    return path if isinstance(path, str) and len(path) <= LONGEST_PATH else None
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

@@ -23,7 +23,7 @@ class IgnoredTargets:
         self._added: dict[tuple[str, int], list[int]] = {}
 
     def add(self, path: str, module: torch.nn.Module, inputs: Sequence[Any]) -> None:
-        """Add the inputs of a call to ``module``. ``path`` has the classes of the modules from the outermost to it."""
+        """Add the inputs of a call to ``module``. ``path`` names the classes of the modules, the outermost first."""
         if (
             type(module) not in _LOSSES
             or len(inputs) != 2

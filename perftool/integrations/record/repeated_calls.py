@@ -134,9 +134,10 @@ class RepeatedCalls:
             # Our own ops must not reach the modes of the program.
             if torch._C._len_torch_dispatch_stack() or issubclass(type(module), torch.jit.ScriptModule):
                 return
+            inputs = (*args, *kwargs.values())
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                self.padded.add(called.path, module, (*args, *kwargs.values()))
-                self.ignored.add(called.path, module, (*args, *kwargs.values()))
+                self.padded.add(called.path, module, inputs)
+                self.ignored.add(called.path, module, inputs)
             if self._is_repeated(called, module, (args, kwargs), result):
                 called.repeated += 1
                 called.around.update((one.kind, one.number) for one in around)
