@@ -504,11 +504,8 @@ for batch in torch.utils.data.DataLoader(torch.ones({2 * batches}, 4), batch_siz
     assert "nothing was recorded: no optimizer took a step; --steps-from loader counts each batch of" in done.stderr
 
 
-def test_a_pass_that_computes_statistics_of_the_data_is_no_step(tmp_path: Path) -> None:
-    program = """
-import torch
-loader = torch.utils.data.DataLoader(torch.ones(140, 4), batch_size=2)
-mean = sum(batch.mean() for batch in loader) / len(loader)
+# Trains with the batches of ``loader``, after a pass over the data that computed their ``mean``.
+TRAINS_AFTER_A_PASS = """
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for batch in loader:
@@ -516,10 +513,22 @@ for batch in loader:
     model(batch - mean).sum().backward()
     optimizer.step()
 """
-    assert run(tmp_path, program).returncode == 0
 
-    [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
+
+def assert_the_training_is_recorded(folder: Path, first_pass: str) -> None:
+    assert run(folder, first_pass + TRAINS_AFTER_A_PASS).returncode == 0
+
+    [trace] = (folder / "perftool_record").glob("*/*.pt.trace.json.gz")
     assert b"Optimizer.step#SGD.step" in gzip.decompress(trace.read_bytes())
+
+
+def test_a_pass_that_computes_statistics_of_the_data_is_no_step(tmp_path: Path) -> None:
+    first_pass = """
+import torch
+loader = torch.utils.data.DataLoader(torch.ones(140, 4), batch_size=2)
+mean = sum(batch.mean() for batch in loader) / len(loader)
+"""
+    assert_the_training_is_recorded(tmp_path, first_pass)
 
 
 @pytest.mark.parametrize(
@@ -532,7 +541,7 @@ def test_modules_that_prepare_samples_are_no_models(tmp_path: Path, statistics: 
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "transforms.py").write_text("import torch\nclass Resize(torch.nn.Identity): pass\n")
-    program = f"""
+    first_pass = f"""
 import torch
 from torchvision.transforms import Resize
 class Data(torch.utils.data.Dataset):
@@ -541,17 +550,8 @@ class Data(torch.utils.data.Dataset):
     def __len__(self): return 140
 loader, resize = torch.utils.data.DataLoader(Data(), batch_size=2), Resize()
 mean = {statistics}
-model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for batch in loader:
-    optimizer.zero_grad()
-    model(batch - mean).sum().backward()
-    optimizer.step()
 """
-    assert run(tmp_path, program).returncode == 0
-
-    [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
-    assert b"Optimizer.step#SGD.step" in gzip.decompress(trace.read_bytes())
+    assert_the_training_is_recorded(tmp_path, first_pass)
 
 
 def test_the_recording_of_a_loader_has_no_search_for_optimizers(tmp_path: Path) -> None:
