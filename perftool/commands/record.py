@@ -43,6 +43,12 @@ Stacks = Annotated[
     bool,
     typer.Option("--stacks/--no-stacks", metavar=NO_VALUE, help="Record Python stacks, to show lines of code."),
 ]
+Trials = Annotated[
+    bool,
+    typer.Option(
+        "--trials/--no-trials", metavar=NO_VALUE, help="Try BF16 and other changes on a copy of the model (CPU only)."
+    ),
+]
 Memory = Annotated[bool, typer.Option("--memory", metavar=NO_VALUE, help="Also record allocations.")]
 StopAfter = Annotated[
     bool, typer.Option("--stop-after-recording", metavar=NO_VALUE, help="End the program once its recording is saved.")
@@ -77,6 +83,7 @@ def record(
     active: Active = ACTIVE,
     steps_from: StepsOf = StepsFrom.auto,  # type: ignore[attr-defined]
     stacks: Stacks = True,
+    trials: Trials = True,
     memory: Memory = False,
     stop_after: StopAfter = False,
     keep_code: KeepCode = False,
@@ -112,7 +119,9 @@ def record(
     # The program may have left processes that still write notes.
     kept = tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True)
     with kept as notes, _own_folder(folder) as place:
-        plan = Plan(str(place.resolve()), notes, wait, warmup, active, steps_from.value, stacks, memory, stop_after)
+        plan = Plan(
+            str(place.resolve()), notes, wait, warmup, active, steps_from.value, stacks, memory, stop_after, trials
+        )
         code = run_program(command or (), plan.environment(os.environ), None if quiet else _Estimate(plan, color))
         left = plan.notes_left()
     made = _made(left, _traces(place))

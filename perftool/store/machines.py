@@ -20,6 +20,8 @@ _LONGEST_DIMS, _MOST_OPS = 1_000, 100
 _MOST_MODULES = 100
 # Data types and layouts, in the order of the columns of ``op_speeds``.
 _WAYS = ("fp32", "fp32_contiguous", "bf16", "fp32_channels_last", "bf16_channels_last")
+# The changes that `record` tries on models, in the order of the columns of ``trials``, after the model as it is.
+_CHANGES = ("bf16", "bf16_dense", "channels_last", "bf16_channels_last", "kept_memory")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000
@@ -193,6 +195,18 @@ def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[
         if path is not None and classes and targets and ignored and ignored <= targets:
             rows.setdefault((rank, path, classes), (rank, path, classes, targets, ignored))
     return list(rows.values())
+
+
+def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``trials``: the calls to models that were repeated with changes."""
+    rows = []
+    for rank, one in _listed(metadata, "trials", _MOST_MODULES):
+        path, calls, base = _path(one), _count(one, "calls"), _whole(one, "base_ns")
+        if path is not None and calls and base:
+            failed = [change for change in _CHANGES if change in _list(one.get("failed"))]
+            times = [_whole(one, f"{change}_ns") or None for change in _CHANGES]
+            rows.append((rank, path, calls, base, *times, ", ".join(failed) or None))
+    return rows
 
 
 def _listed(metadata: Mapping[int, Mapping[str, Any]], name: str, most: int) -> Iterator[tuple[int, Mapping[str, Any]]]:

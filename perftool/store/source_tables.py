@@ -21,6 +21,7 @@ from perftool.store.machines import (
     padded_inputs_of,
     repeated_calls_of,
     threads_of,
+    trials_of,
 )
 from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables, with_rows_limited
@@ -52,6 +53,7 @@ def source_tables(
         "repeated_calls": repeated_calls_of(metadata),
         "padded_inputs": padded_inputs_of(metadata),
         "ignored_targets": ignored_targets_of(metadata),
+        "trials": trials_of(metadata),
         "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
         "_group_roles": _group_roles(metadata),

@@ -145,6 +145,21 @@ def test_ignored_targets_that_make_no_sense_are_left_out(tmp_path: Path, found: 
     assert rows(tmp_path, "ignored_targets", found, "ignored_targets") == []
 
 
+TRIAL = {"path": "Net", "calls": 2, "base_ns": 90, "bf16_ns": 50, "failed": ["channels_last", "x"]}
+
+
+def test_trials_are_read(tmp_path: Path) -> None:
+    assert rows(tmp_path, "trials", [TRIAL], "trials") == [("Net", 2, 90, 50, None, None, None, None, "channels_last")]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [5, [None], [{**TRIAL, "path": 1}], [{**TRIAL, "calls": 0}], [{**TRIAL, "base_ns": 2**62}], [{"path": "N"}]],
+)
+def test_trials_that_make_no_sense_are_left_out(tmp_path: Path, found: object) -> None:
+    assert rows(tmp_path, "trials", found, "trials") == []
+
+
 def speeds(folder: Path, ops: object) -> list[tuple[object, ...]]:
     return rows(folder, "ops", ops, "op_speeds")
 

@@ -63,6 +63,7 @@ class Plan:
     stacks: bool = True
     memory: bool = False
     stop_after: bool = False
+    trials: bool = True
 
     @property
     def before(self) -> int:

@@ -89,7 +89,7 @@ class Recorder:
         self._endings = Endings(self._program_ended)
         self._watch = self._new_watch()
         self._home = HomeThread(self._program_ended)
-        self._repeated_calls = RepeatedCalls()
+        self._repeated_calls = RepeatedCalls(plan.trials)
         self._program_profilers = ProgramProfilers(plan)
         self._began_ns = 0
         self._seen = 0
@@ -147,7 +147,7 @@ class Recorder:
             if self._profiler is not None:
                 self._profiler.stop()
             self._profiler = None
-            self._repeated_calls = RepeatedCalls()
+            self._repeated_calls = RepeatedCalls(self._plan.trials)
             self._seen = 0
             self._watch = self._new_watch()
             self._steps.wait_for_optimizer()
@@ -261,6 +261,8 @@ class Recorder:
             text += "; if the program does other work between some steps, record more of them, for example --active 100"
         if self._plan.stacks and self._stackless:
             text += "; it has no Python stacks, because the program uses its own Python profiler"
+        if trying_s := self._repeated_calls.trials.took_s:
+            text += f"; before that, trying changes on a copy of the model took {format_ns(round(1e9 * trying_s))}"
         self._plan.note(Note("saved", text + self._why_early, str(saved)))
 
     def _facts(self, trace: Path) -> dict[str, Any]:
@@ -271,6 +273,7 @@ class Recorder:
         if calls.found is None:
             return {**facts, "steps": steps}
         examined = {"padded_inputs": calls.padded.found(), "ignored_targets": calls.ignored.found()}
+        examined["trials"] = calls.trials.found()
         return {**facts, "steps": steps, "repeated_calls": calls.found, **examined}
 
     def _is_elsewhere(self) -> bool:

@@ -35,6 +35,8 @@ from perftool.integrations.record.ignored_targets import IgnoredTargets
 from perftool.integrations.record.padded_inputs import PaddedInputs
 from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
+from perftool.integrations.record.trial import Call
+from perftool.integrations.record.trials import Trials
 from perftool.model.modules import INSIDE
 from perftool.model.recorded_on import LONGEST_PATH
 
@@ -71,11 +73,13 @@ class _Called:
 class RepeatedCalls:
     """Examines the calls that this thread makes between ``begin`` and ``end``, at most once."""
 
-    def __init__(self) -> None:
+    def __init__(self, trials: bool = True) -> None:
         # Each module that repeats calls. None if no step was examined.
         self.found: list[dict[str, Any]] | None = None
         self.padded = PaddedInputs()
         self.ignored = IgnoredTargets()
+        self.trials = Trials()
+        self._tries = trials
         self._hook: GlobalHook | None = None
         self._limit = self._raised = 0
         self._code: CodeType | None = None
@@ -138,6 +142,9 @@ class RepeatedCalls:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 self.padded.add(called.path, module, inputs)
                 self.ignored.add(called.path, module, inputs)
+            if self._tries and not around:
+                _, parameters, buffers = _owned(module)
+                self.trials.add(called.path, Call(module, args, kwargs, torch.is_grad_enabled()), parameters, buffers)
             if self._is_repeated(called, module, (args, kwargs), result):
                 called.repeated += 1
                 called.around.update((one.kind, one.number) for one in around)

@@ -1,0 +1,217 @@
+"""Tries changes on a model: repeats a call to it, with its backward pass, with each change, and measures the time.
+
+Run this only in a forked child: the call changes the model, and may do anything else that the program's code does.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+# The layouts with channels last, by the number of dimensions.
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+_CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
+# Parameters of mallopt (malloc.h) with which the C library keeps freed memory: M_MMAP_MAX and M_TRIM_THRESHOLD.
+_KEPT_MEMORY = ((-4, 0), (-1, 2**30))
+# The size of the matmul that shows whether BF16 is fast.
+_SIZE = 512
+# Each change is measured until its runs take this long in total, in s, but at least twice, and at most so many times.
+_ENOUGH_S, _FEWEST_RUNS, _MOST_RUNS = 0.5, 2, 6
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call to ``module``, and whether gradients were enabled."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    differentiated: bool
+
+    def run(self, change: _Change) -> None:
+        """Run the forward pass with ``change``, and the backward pass if there is one."""
+        args, kwargs = tree_map(_leaf, (self.args, dict(self.kwargs)))
+        if change.channels_last:
+            args, kwargs = tree_map(_in_channels_last, (args, kwargs))
+        with torch.autocast("cpu", dtype=torch.bfloat16) if change.bf16 else nullcontext():
+            result = self.module(*args, **kwargs)
+        if self.differentiated:
+            _backward(result)
+
+    @property
+    def convolutions(self) -> list[Any]:
+        return [one for one in self.module.modules() if isinstance(one, _CONVOLUTIONS)]
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change to the program: autocast with BF16, with the depthwise convolutions in FP32, and channels_last."""
+
+    key: str
+    bf16: bool = False
+    fp32_depthwise: bool = False
+    channels_last: bool = False
+
+
+_BASE = _Change("base")
+
+
+class _Times:
+    """The times of the runs with each change, in s. Starts no run that would end after ``until``."""
+
+    def __init__(self, call: Call, until: float) -> None:
+        self.failed: list[str] = []
+        self._call = call
+        self._until = until
+        self._taken: dict[str, list[float]] = {}
+        self._longest = 0.0
+
+    def measure(self, changes: list[_Change]) -> None:
+        """Measure ``changes`` by turns, because other processes may disturb some of the runs."""
+        for _ in range(_MOST_RUNS):
+            for change in changes:
+                self._run(change)
+
+    def found(self) -> dict[str, int]:
+        """The shortest time with each change that works, in ns."""
+        return {f"{key}_ns": round(1e9 * min(taken)) for key, taken in self._taken.items() if taken}
+
+    def _run(self, change: _Change) -> None:
+        taken = self._taken.setdefault(change.key, [])
+        enough = len(taken) >= _FEWEST_RUNS and sum(taken) >= _ENOUGH_S
+        if enough or change.key in self.failed or time.monotonic() + self._longest > self._until:
+            return
+        try:
+            with _changed(self._call, change):
+                begin = time.perf_counter()
+                self._call.run(change)
+                taken.append(time.perf_counter() - begin)
+        except Exception:  # noqa: BLE001 - any error means that the model does not work with this change
+            taken.clear()
+            self.failed.append(change.key)
+        self._longest = max(self._longest, *taken, 0)
+
+
+def tried(call: Call, until: float) -> dict[str, Any]:
+    """The shortest time of ``call``, in ns, as it is and with each change, and the changes that fail. Start no run that
+    would end after ``until``, a time of ``time.monotonic``. Empty if the call cannot be repeated."""
+    args, kwargs = tree_map(_copied, (call.args, dict(call.kwargs)))
+    call = replace(call, args=args, kwargs=kwargs)
+    times = _Times(call, until)
+    times.measure(_changes(call, bf16=_has_bf16()))
+    if _BASE.key in times.failed:
+        return {}
+    if _keep_memory():
+        times.measure([_Change("kept_memory")])
+    return {**times.found(), "failed": times.failed}
+
+
+def _has_bf16() -> bool:
+    """Whether the processor has instructions for BF16. Otherwise, PyTorch emulates it, many times slower."""
+    return _product_time(torch.bfloat16) < _product_time(torch.float32)
+
+
+def _product_time(dtype: torch.dtype) -> float:
+    operand = torch.ones(_SIZE, _SIZE, dtype=dtype)
+    times = []
+    for _ in range(_MOST_RUNS):
+        begin = time.perf_counter()
+        torch.mm(operand, operand)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _changes(call: Call, *, bf16: bool) -> list[_Change]:
+    changes = [_BASE]
+    convolutions = call.convolutions
+    if bf16:
+        changes.append(_Change("bf16", bf16=True))
+    if bf16 and any(one.groups > 1 for one in convolutions):
+        changes.append(_Change("bf16_dense", bf16=True, fp32_depthwise=True))
+    if any(_is_apart(one.weight) for one in convolutions):
+        changes.append(_Change("channels_last", channels_last=True))
+        if bf16:
+            changes.append(_Change("bf16_channels_last", bf16=True, channels_last=True))
+    return changes
+
+
+def _is_apart(weight: torch.Tensor) -> bool:
+    layout = _CHANNELS_LAST.get(weight.dim())
+    return layout is not None and not weight.is_contiguous(memory_format=layout)
+
+
+@contextmanager
+def _changed(call: Call, change: _Change) -> Iterator[None]:
+    """Change the model as a program would once, before its steps."""
+    for parameter in call.module.parameters():
+        parameter.grad = None
+    apart = [one for one in call.convolutions if change.channels_last and _is_apart(one.weight)]
+    wrapped = [one for one in call.convolutions if change.fp32_depthwise and one.groups > 1]
+    for one in apart:
+        one.weight.data = one.weight.data.contiguous(memory_format=_CHANNELS_LAST[one.weight.dim()])
+    for one in wrapped:
+        one.forward = _in_fp32(one.forward)
+    try:
+        yield
+    finally:
+        for one in apart:
+            one.weight.data = one.weight.data.contiguous()
+        for one in wrapped:
+            del one.forward
+
+
+def _in_fp32(forward: Any) -> Any:
+    def compute(operand: torch.Tensor, *others: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return forward(operand.float(), *others)
+
+    return compute
+
+
+def _keep_memory() -> bool:
+    """Make the C library keep freed memory. Return whether this system's library can."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and all(mallopt(*one) == 1 for one in _KEPT_MEMORY)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of an input, because it may be in memory that is shared with the program."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return copy.deepcopy(value)
+
+
+def _leaf(value: Any) -> Any:
+    """Cut the graph of ``value``: the backward pass of an input belongs to another module."""
+    return value.detach().requires_grad_() if isinstance(value, torch.Tensor) and value.requires_grad else value
+
+
+def _in_channels_last(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() in _CHANNELS_LAST:
+        return value.contiguous(memory_format=_CHANNELS_LAST[value.dim()])
+    return value
+
+
+def _backward(result: Any) -> None:
+    """Run the backward pass from the loss that the model returned, or from all its results."""
+    found = [one for one in tree_leaves(_members(result)) if isinstance(one, torch.Tensor) and one.requires_grad]
+    losses = [one for one in found if one.dim() == 0]
+    if ends := losses[:1] or found:
+        torch.autograd.backward(ends, [torch.ones_like(one) for one in ends])
+
+
+def _members(result: Any) -> Any:
+    """``result`` as a structure of built-in classes. Some models return an object with attributes."""
+    if isinstance(result, dict):
+        return list(result.values())
+    if isinstance(result, (torch.Tensor, tuple, list)):
+        return result
+    return list(getattr(result, "__dict__", {}).values())

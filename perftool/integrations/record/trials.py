@@ -1,0 +1,188 @@
+"""Tries changes on the program's own models, in one step before the recording, in forked children of the program.
+
+How much a change saves depends on the whole model: BF16 also needs casts, and a layout must suit all ops. So repeating
+single ops shows too little. In a child, the model can run again without an effect on the program: the child has its own
+memory, and all its files and connections lead to /dev/null.
+"""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+from torch.utils._pytree import tree_leaves
+
+from perftool.integrations.ignored_warnings import warnings_ignored
+from perftool.integrations.record.plain_tensors import is_plain
+from perftool.integrations.record.trial import Call, tried
+from perftool.model.machine_memory import free_memory_mb
+from perftool.model.recorded_on import LONGEST_PATH
+from perftool.model.usage import resident_bytes
+
+try:
+    import resource
+except ModuleNotFoundError:  # pragma: no cover - Windows, which cannot fork either
+    resource = None  # type: ignore[assignment]
+
+# The time for all trials, in s, and the share of what is left of it for one trial.
+_ALL_S, _SHARE = 15.0, 0.7
+# At most this many calls are tried. Others count if they are alike.
+_MOST_TRIED = 6
+# A child that has not ended this long after its last run is stuck, for example in a lock that another thread held.
+_LATE_S = 5.0
+# The free memory that a child needs, as a multiple of the memory of the process.
+_MEMORY = 1.5
+_LONGEST_RESULT = 1 << 16
+# Libraries whose threads or connections do not survive a fork.
+_UNSAFE = ("jax", "grpc", "mpi4py", "ray", "horovod", "tensorflow", "pyspark")
+_FILES = "/proc/self/fd"
+
+
+class Trials:
+    """Tries changes on the calls to models (modules that are not inside another module) of one step."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._left_s = _ALL_S
+
+    def add(self, path: str, call: Call, parameters: list[Any], buffers: list[Any]) -> None:
+        """Try changes on a ``call`` that has just ended, unless one with inputs of the same shapes was tried before.
+        ``parameters`` and ``buffers`` are those of the module, which does not count if it has no parameters."""
+        if not parameters or len(path) > LONGEST_PATH:
+            return
+        inputs = tree_leaves((call.args, call.kwargs))
+        key = (path, id(call.module), call.differentiated, *map(_described, inputs))
+        if key in self._found:
+            self._found[key]["calls"] += 1
+            return
+        if len(self._found) == _MOST_TRIED or not _is_possible([*parameters, *buffers]):
+            return
+        begin = time.monotonic()
+        if result := self._tried(call):
+            self._found[key] = {"path": path, "calls": 1, **result}
+        self._left_s -= time.monotonic() - begin
+
+    @property
+    def took_s(self) -> float:
+        """How long the trials took, in s."""
+        return _ALL_S - self._left_s
+
+    def found(self) -> list[dict[str, Any]]:
+        """The calls that were tried: how many there were, and the times of one call, in ns, with each change."""
+        return list(self._found.values())
+
+    def _tried(self, call: Call) -> dict[str, Any]:
+        limit_s = _SHARE * self._left_s
+        line = _from_child(lambda: json.dumps(_in_thread(lambda: tried(call, time.monotonic() + limit_s))), limit_s)
+        result = json.loads(line) if line else {}
+        return result if isinstance(result, dict) else {}
+
+
+def _described(value: Any) -> Hashable:
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.stride(), value.dtype, value.requires_grad
+    return str(value) if type(value) in (bool, int, float, str) else type(value).__qualname__
+
+
+def _is_possible(states: list[Any]) -> bool:
+    """Whether a forked child can run a model with these parameters and buffers without an effect on the program."""
+    # A child would write into shared memory.
+    if not all(is_plain(one) and not one.is_shared() for one in states):
+        return False
+    if not hasattr(os, "fork") or any(name in sys.modules for name in _UNSAFE) or torch.is_autocast_enabled("cpu"):
+        return False
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return False
+    # The program would learn of the child if it handles the ends of its children.
+    handler = signal.getsignal(signal.SIGCHLD)
+    if handler not in (signal.SIG_DFL, None) and not getattr(handler, "__module__", "").startswith("torch."):
+        return False
+    return _MEMORY * (resident_bytes() or 0) < free_memory_mb() << 20
+
+
+def _in_thread(compute: Callable[[], Any]) -> Any:
+    """Compute in a new thread if PyTorch uses several threads: the threads that work for this one were not forked."""
+    if torch.get_num_threads() == 1:
+        return compute()
+    differentiated, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    results: list[Any] = []
+    ended = _thread.allocate_lock()
+
+    def run() -> None:
+        try:
+            with torch.inference_mode(inference), torch.set_grad_enabled(differentiated):
+                results.append(compute())
+        finally:
+            ended.release()
+
+    ended.acquire()
+    _thread.start_new_thread(run, ())
+    ended.acquire()
+    return results[0]
+
+
+def _from_child(compute: Callable[[], str], limit_s: float) -> bytes:
+    """The line that ``compute`` returns in a forked child. Empty if the child fails, or is still running a while after
+    ``limit_s``."""
+    source, target = os.pipe()
+    # From Python 3.12 on, a fork in a program with threads causes a warning.
+    with warnings_ignored(message="This process .* is multi-threaded"):
+        child = os.fork()
+    if child == 0:
+        try:
+            _isolate(target, limit_s)
+            os.write(target, compute().encode() + b"\n")
+        finally:
+            # Nothing else of the program may run in the child: neither its handlers nor its destructors.
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.close(target)
+    try:
+        return _line(source, time.monotonic() + limit_s + _LATE_S)
+    finally:
+        os.close(source)
+        with suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+        # Another thread of the program may have collected the child.
+        with suppress(OSError):
+            os.waitpid(child, 0)
+
+
+def _line(source: int, until: float) -> bytes:
+    """Read a line from a pipe. Empty if there is none by the time ``until``."""
+    found = b""
+    while not found.endswith(b"\n") and len(found) < _LONGEST_RESULT:
+        ready, _, _ = select.select([source], [], [], max(0, until - time.monotonic()))
+        part = os.read(source, _LONGEST_RESULT) if ready else b""
+        if not part:
+            return b""
+        found += part
+    return found
+
+
+def _isolate(target: int, limit_s: float) -> None:
+    """Cut a forked child off from the rest of the machine, and end it in time even if the program is gone."""
+    for number in signal.valid_signals():
+        with suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.setitimer(signal.ITIMER_REAL, limit_s + _LATE_S)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for one in map(int, os.listdir(_FILES)):
+        if one not in (target, nowhere):
+            with suppress(OSError):
+                os.dup2(nowhere, one)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # If memory runs out, the system ends this child rather than the program.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

@@ -1,0 +1,221 @@
+"""``record`` tries changes on the models of a program, without an effect on the program."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("resource", reason="only a system with fork can try changes")
+
+import torch
+from recorded_script import run
+from torch import nn
+
+from perftool.integrations.record import trial, trials
+from perftool.integrations.record.trial import Call, tried
+from perftool.integrations.record.trials import Trials
+
+
+def trials_of(module: nn.Module, *inputs: Any, times: int = 1) -> list[dict[str, Any]]:
+    """What ``Trials`` finds after some calls of ``module``."""
+    found = Trials()
+    for _ in range(times):
+        call = Call(module, inputs, {}, torch.is_grad_enabled())
+        found.add(type(module).__name__, call, list(module.parameters()), list(module.buffers()))
+    return found.found()
+
+
+def soon() -> float:
+    return time.monotonic() + 5
+
+
+class Net(nn.Module):
+    """A model that does ``work`` when it is called."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.calls = 0
+        self.work = work
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.work(x)
+        return self.norm(self.inner(x))
+
+
+def test_each_change_that_applies_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_has_bf16", lambda: True)
+    monkeypatch.setattr(trial, "_keep_memory", lambda: True)
+    images = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3, groups=4))
+    found = tried(Call(images, (torch.ones(2, 3, 8, 8),), {}, True), soon())
+    changes = ["base", "bf16", "bf16_dense", "channels_last", "bf16_channels_last", "kept_memory"]
+    assert [*found] == [*(f"{change}_ns" for change in changes), "failed"]
+    assert found["failed"] == []
+    assert min(time_ns for change, time_ns in found.items() if change != "failed") > 0
+    # The model is as it was.
+    assert images[0].weight.is_contiguous()
+    assert "forward" not in vars(images[1])
+
+
+def test_without_fast_bf16_and_images_only_the_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_has_bf16", lambda: False)
+    monkeypatch.setattr(trial, "_keep_memory", lambda: True)
+    assert [*tried(Call(nn.Linear(2, 2), (torch.ones(1, 2),), {}, True), soon())] == [
+        "base_ns", "kept_memory_ns", "failed",
+    ]  # fmt: skip
+
+
+def test_a_change_that_the_model_does_not_support_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Strict(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            if torch.is_autocast_enabled("cpu"):
+                raise TypeError
+            return super().forward(x)
+
+    monkeypatch.setattr(trial, "_has_bf16", lambda: True)
+    found = tried(Call(Strict(2, 2), (torch.ones(1, 2),), {}, True), soon())
+    assert found["failed"] == ["bf16"]
+    assert "bf16_ns" not in found
+
+
+@pytest.mark.parametrize("result", ["loss", "dict", "object", "nothing"])
+def test_the_backward_pass_begins_at_the_loss_or_at_all_results(result: str) -> None:
+    class Results:
+        def __init__(self, first: Any) -> None:
+            self.first = first
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            y, other = self.used(x), self.unused(x)
+            forms = {"loss": (y.sum(), other), "dict": {"y": y}, "object": Results(y), "nothing": None}
+            return forms[result]
+
+    model = Model()
+    assert tried(Call(model, (torch.ones(1, 2),), {}, True), soon())["base_ns"]
+    assert (model.used.weight.grad is None) == (result == "nothing")
+    assert model.unused.weight.grad is None
+
+
+def test_the_program_does_not_notice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = (tmp_path / "log").open("w", buffering=1, encoding="utf-8")
+
+    def work(x: Any) -> None:
+        print("called", flush=True)
+        log.write("called\n")
+        os.write(1, b"called")
+        x.add_(1)
+        torch.rand(1)
+        random.random()
+        os.environ["CALLED"] = "1"
+
+    net = Net(work)
+    batch = torch.ones(3, 4).share_memory_()
+    before = torch.get_rng_state(), random.getstate(), {key: one.clone() for key, one in net.state_dict().items()}
+    (found,) = trials_of(net, batch, times=2)
+
+    assert (found["path"], found["calls"], found["base_ns"] > 0) == ("Net", 2, True)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert all(torch.equal(one, before[2][key]) for key, one in net.state_dict().items())
+    assert torch.equal(batch, torch.ones(3, 4))
+    assert (net.calls, net.inner.weight.grad, "CALLED" in os.environ) == (0, None, False)
+    assert (tmp_path / "log").read_text() == ""
+    assert capfd.readouterr().out == ""
+    log.close()
+
+
+def crash(_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def fail(_: Any) -> None:
+    raise ValueError
+
+
+def leave(_: Any) -> None:
+    os._exit(0)
+
+
+@pytest.mark.parametrize("work", [crash, fail, leave, lambda _: time.sleep(60)])
+def test_a_model_that_does_not_run_again_has_no_trial(
+    work: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "_ALL_S", 0.3)
+    monkeypatch.setattr(trials, "_LATE_S", 0.3)
+    assert trials_of(Net(work), torch.ones(3, 4)) == []
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, 0)
+
+
+def test_ctrl_c_ends_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trials, "_line", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trials_of(Net(lambda _: time.sleep(60)), torch.ones(3, 4))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, 0)
+
+
+def test_a_program_that_watches_its_children_gets_no_trial() -> None:
+    handler = signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        assert trials_of(nn.Linear(2, 2), torch.ones(1, 2)) == []
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+
+
+def test_parameters_in_shared_memory_get_no_trial() -> None:
+    assert trials_of(nn.Linear(2, 2).share_memory(), torch.ones(1, 2)) == []
+
+
+def test_a_module_without_parameters_gets_no_trial() -> None:
+    assert trials_of(nn.ReLU(), torch.ones(1, 2)) == []
+
+
+def test_several_threads_work_in_the_child() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model = nn.Linear(512, 512)
+        # This starts the threads that a forked child lacks.
+        model(torch.ones(512, 512)).sum().backward()
+        (found,) = trials_of(model, torch.ones(512, 512))
+    finally:
+        torch.set_num_threads(threads)
+    assert found["base_ns"] > 0
+
+
+SCRIPT = """
+import torch
+model, loss = torch.nn.Linear(64, 64), torch.nn.MSELoss()
+optimizer = torch.optim.SGD(model.parameters(), 0.001)
+for _ in range(6):
+    optimizer.zero_grad(); loss(model(torch.ones(8, 64)), torch.zeros(8, 64)).backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("option", ["--trials", "--no-trials"])
+def test_record_tries_changes(tmp_path: Path, option: str) -> None:
+    run(tmp_path, SCRIPT, "--active", "2", option)
+    (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
+    recorded = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
+    found = [(one["path"], one["calls"], one["base_ns"] > 0) for one in recorded["trials"]]
+    assert found == ([("Linear", 1, True)] if option == "--trials" else [])
