@@ -140,6 +140,22 @@ def test_the_program_does_not_notice(tmp_path: Path, capfd: pytest.CaptureFixtur
     log.close()
 
 
+def test_a_call_may_change_its_inputs() -> None:
+    class Graph:
+        def __init__(self) -> None:
+            self.x = torch.ones(3, 2)
+
+    class Encoder(nn.Linear):
+        def forward(self, graph: Any) -> Any:
+            graph.x = super().forward(graph.x)
+            return graph
+
+    graph = Graph()
+    (found,) = trials_of(Encoder(2, 5), graph)
+    assert found["base_ns"] > 0
+    assert graph.x.shape == (3, 2)
+
+
 def crash(_: Any) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 

@@ -20,6 +20,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
@@ -80,7 +81,7 @@ class RepeatedCalls:
         self.ignored = IgnoredTargets()
         self.trials = Trials()
         self._tries = trials
-        self._hook: GlobalHook | None = None
+        self._hooks: list[GlobalHook] = []
         self._limit = self._raised = 0
         self._code: CodeType | None = None
         self._thread = 0
@@ -90,10 +91,12 @@ class RepeatedCalls:
         """Start unless something was compiled, which a new hook would make invalid, or there is an accelerator, on
         which reading a result takes time."""
         with suppress(Exception):
-            if self._hook is None and not has_seen_compile() and not torch.accelerator.is_available():
+            if not self._hooks and not has_seen_compile() and not torch.accelerator.is_available():
                 self._code = torch.nn.Module.__call__.__code__
                 self._thread = threading.get_ident()
-                self._hook = GlobalHook(self._called, partial(register_module_forward_hook, with_kwargs=True))
+                self._hooks.append(GlobalHook(self._called, partial(register_module_forward_hook, with_kwargs=True)))
+                if self._tries:
+                    self._hooks.append(GlobalHook(self._begun))
                 # With a hook, the call to a module takes five levels of recursion instead of four.
                 self._limit = sys.getrecursionlimit()
                 self._raised = self._limit * 3 // 2
@@ -102,19 +105,19 @@ class RepeatedCalls:
     def end(self) -> None:
         """Stop, and set ``found``. Without ``begin``, do nothing."""
         with suppress(Exception):
-            if self._hook is not None and self._code is not None:
+            if self._code is not None:
                 self.found = self._repeating()
                 self._stop()
 
     def _stop(self) -> None:
         self._code = None
         self._forget()
-        if self._hook is not None:
-            self._hook.remove()
-            # The program may have changed the limit, and the stack may be too deep for the old one.
-            if sys.getrecursionlimit() == self._raised:
-                with suppress(RecursionError):
-                    sys.setrecursionlimit(self._limit)
+        for hook in self._hooks:
+            hook.remove()
+        # The program may have changed the limit, and the stack may be too deep for the old one.
+        if self._hooks and sys.getrecursionlimit() == self._raised:
+            with suppress(RecursionError):
+                sys.setrecursionlimit(self._limit)
 
     def _forget(self) -> None:
         self._calls = self._states = 0
@@ -142,21 +145,36 @@ class RepeatedCalls:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 self.padded.add(called.path, module, inputs)
                 self.ignored.add(called.path, module, inputs)
-            if self._tries and not around:
-                _, parameters, buffers = _owned(module)
-                self.trials.add(called.path, Call(module, args, kwargs, torch.is_grad_enabled()), parameters, buffers)
             if self._is_repeated(called, module, (args, kwargs), result):
                 called.repeated += 1
                 called.around.update((one.kind, one.number) for one in around)
 
+    @uncompiled
+    def _begun(self, module: torch.nn.Module, args: Any) -> None:
+        """Try changes on a call to ``module`` that begins, if it is not inside another module."""
+        if threading.get_ident() != self._thread:
+            return
+        with OwnErrorsHidden():
+            innermost, *around = islice(self._frames(sys._getframe()), 2)
+            if around or innermost.f_locals["self"] is not module:
+                return
+            if torch._C._len_torch_dispatch_stack() or issubclass(type(module), torch.jit.ScriptModule):
+                return
+            _, parameters, buffers = _owned(module)
+            call = Call(module, args, innermost.f_locals["kwargs"], torch.is_grad_enabled())
+            self.trials.add(type(module).__name__, call, parameters, buffers)
+
+    def _frames(self, frame: FrameType | None) -> Iterator[FrameType]:
+        """The frames that call modules, from the innermost."""
+        while frame is not None:
+            if frame.f_code is self._code:
+                yield frame
+            frame = frame.f_back
+
     def _calls_here(self, frame: FrameType | None) -> list[_Called]:
         """The modules that are being called, from the outermost. Like the profiler, number them in the order in which
         their first calls begin."""
-        modules: list[torch.nn.Module] = []
-        while frame is not None:
-            if frame.f_code is self._code:
-                modules.append(frame.f_locals["self"])
-            frame = frame.f_back
+        modules = [one.f_locals["self"] for one in self._frames(frame)]
         found: list[_Called] = []
         for module in reversed(modules):
             called = self._modules.get(id(module))

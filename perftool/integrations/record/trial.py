@@ -10,7 +10,7 @@ import ctypes
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,9 +36,14 @@ class Call:
     kwargs: Mapping[str, Any]
     differentiated: bool
 
-    def run(self, change: _Change) -> None:
+    def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A copy of the inputs, because the call may change them, and because they may be in memory that is shared with
+        the program."""
+        copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(_copied, (self.args, dict(self.kwargs)))
+        return copied
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], change: _Change) -> None:
         """Run the forward pass with ``change``, and the backward pass if there is one."""
-        args, kwargs = tree_map(_leaf, (self.args, dict(self.kwargs)))
         if change.channels_last:
             args, kwargs = tree_map(_in_channels_last, (args, kwargs))
         with torch.autocast("cpu", dtype=torch.bfloat16) if change.bf16 else nullcontext():
@@ -72,7 +77,14 @@ class _Times:
         self._call = call
         self._until = until
         self._taken: dict[str, list[float]] = {}
+        # If only this thread works, its CPU time is the time without any wait for a core.
+        self._clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
         self._longest = 0.0
+
+    def warm_up(self) -> None:
+        """Run once as it is: a forked process copies each page of memory when it first writes to it."""
+        self._run(_BASE)
+        self._taken[_BASE.key].clear()
 
     def measure(self, changes: list[_Change]) -> None:
         """Measure ``changes`` by turns, because other processes may disturb some of the runs."""
@@ -91,9 +103,10 @@ class _Times:
             return
         try:
             with _changed(self._call, change):
-                begin = time.perf_counter()
-                self._call.run(change)
-                taken.append(time.perf_counter() - begin)
+                args, kwargs = self._call.inputs()
+                begin = self._clock()
+                self._call.run(args, kwargs, change)
+                taken.append(self._clock() - begin)
         except Exception:  # noqa: BLE001 - any error means that the model does not work with this change
             taken.clear()
             self.failed.append(change.key)
@@ -103,9 +116,8 @@ class _Times:
 def tried(call: Call, until: float) -> dict[str, Any]:
     """The shortest time of ``call``, in ns, as it is and with each change, and the changes that fail. Start no run that
     would end after ``until``, a time of ``time.monotonic``. Empty if the call cannot be repeated."""
-    args, kwargs = tree_map(_copied, (call.args, dict(call.kwargs)))
-    call = replace(call, args=args, kwargs=kwargs)
     times = _Times(call, until)
+    times.warm_up()
     times.measure(_changes(call, bf16=_has_bf16()))
     if _BASE.key in times.failed:
         return {}
@@ -183,15 +195,10 @@ def _keep_memory() -> bool:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of an input, because it may be in memory that is shared with the program."""
+    """Copy a part of the inputs. Cut the graph of a tensor: its backward pass belongs to another module."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone().requires_grad_(value.requires_grad)
     return copy.deepcopy(value)
-
-
-def _leaf(value: Any) -> Any:
-    """Cut the graph of ``value``: the backward pass of an input belongs to another module."""
-    return value.detach().requires_grad_() if isinstance(value, torch.Tensor) and value.requires_grad else value
 
 
 def _in_channels_last(value: Any) -> Any:

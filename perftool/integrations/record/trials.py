@@ -36,7 +36,7 @@ except ModuleNotFoundError:  # pragma: no cover - Windows, which cannot fork eit
     resource = None  # type: ignore[assignment]
 
 # The time for all trials, in s, and the share of what is left of it for one trial.
-_ALL_S, _SHARE = 15.0, 0.7
+_ALL_S, _SHARE = 20.0, 0.7
 # At most this many calls are tried. Others count if they are alike.
 _MOST_TRIED = 6
 # A child that has not ended this long after its last run is stuck, for example in a lock that another thread held.
@@ -57,7 +57,7 @@ class Trials:
         self._left_s = _ALL_S
 
     def add(self, path: str, call: Call, parameters: list[Any], buffers: list[Any]) -> None:
-        """Try changes on a ``call`` that has just ended, unless one with inputs of the same shapes was tried before.
+        """Try changes on a ``call`` that is about to begin, unless one with inputs of the same shapes was tried before.
         ``parameters`` and ``buffers`` are those of the module, which does not count if it has no parameters."""
         if not parameters or len(path) > LONGEST_PATH:
             return
