@@ -26,11 +26,11 @@ from perftool.integrations.record.trial import Call, tried
 from perftool.integrations.record.trials import Trials
 
 
-def trials_of(module: nn.Module, *inputs: Any, times: int = 1) -> list[dict[str, Any]]:
-    """What ``Trials`` finds after some calls of ``module``."""
+def trials_of(module: nn.Module, *calls: Any) -> list[dict[str, Any]]:
+    """What ``Trials`` finds when ``module`` is called with each of these inputs."""
     found = Trials()
-    for _ in range(times):
-        call = Call(module, inputs, {}, torch.is_grad_enabled())
+    for one in calls:
+        call = Call(module, (one,), {}, torch.is_grad_enabled())
         found.add(type(module).__name__, call, list(module.parameters()), list(module.buffers()))
     return found.found()
 
@@ -127,7 +127,7 @@ def test_the_program_does_not_notice(tmp_path: Path, capfd: pytest.CaptureFixtur
     net = Net(work)
     batch = torch.ones(3, 4).share_memory_()
     before = torch.get_rng_state(), random.getstate(), {key: one.clone() for key, one in net.state_dict().items()}
-    (found,) = trials_of(net, batch, times=2)
+    (found,) = trials_of(net, batch, batch)
 
     assert (found["path"], found["calls"], found["base_ns"] > 0) == ("Net", 2, True)
     assert torch.equal(torch.get_rng_state(), before[0])
@@ -138,6 +138,19 @@ def test_the_program_does_not_notice(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert (tmp_path / "log").read_text() == ""
     assert capfd.readouterr().out == ""
     log.close()
+
+
+def test_calls_of_many_shapes_count_as_the_last_one_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "_MOST_TRIED", 2)
+    found = trials_of(nn.Linear(2, 2), *(torch.ones(length, 2) for length in (1, 2, 1, 3, 4)))
+    assert [one["calls"] for one in found] == [2, 3]
+
+
+def test_a_call_that_fails_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    forks: list[float] = []
+    monkeypatch.setattr(trials, "_from_child", lambda _, limit_s: forks.append(limit_s) or b"")
+    assert trials_of(nn.Linear(2, 2), *[torch.ones(1, 2)] * 9) == []
+    assert len(forks) == 1
 
 
 def test_a_call_may_change_its_inputs() -> None:

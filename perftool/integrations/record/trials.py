@@ -37,7 +37,7 @@ except ModuleNotFoundError:  # pragma: no cover - Windows, which cannot fork eit
 
 # The time for all trials, in s, and the share of what is left of it for one trial.
 _ALL_S, _SHARE = 20.0, 0.7
-# At most this many calls are tried. Others count if they are alike.
+# At most this many calls are tried.
 _MOST_TRIED = 6
 # A child that has not ended this long after its last run is stuck, for example in a lock that another thread held.
 _LATE_S = 5.0
@@ -53,25 +53,28 @@ class Trials:
     """Tries changes on the calls to models (modules that are not inside another module) of one step."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        # By module and shapes of the inputs; None if the call could not be repeated.
+        self._found: dict[tuple[Any, ...], dict[str, Any] | None] = {}
+        # The last trial of each module.
+        self._last: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._left_s = _ALL_S
 
     def add(self, path: str, call: Call, parameters: list[Any], buffers: list[Any]) -> None:
-        """Try changes on a ``call`` that is about to begin, unless one with inputs of the same shapes was tried before.
+        """Try changes on a ``call`` that is about to begin, or count it if the module was tried with inputs of the same
+        shapes. After ``_MOST_TRIED`` trials, inputs of other shapes count as those of the module's last trial.
         ``parameters`` and ``buffers`` are those of the module, which does not count if it has no parameters."""
         if not parameters or len(path) > LONGEST_PATH:
             return
-        inputs = tree_leaves((call.args, call.kwargs))
-        key = (path, id(call.module), call.differentiated, *map(_described, inputs))
-        if key in self._found:
-            self._found[key]["calls"] += 1
-            return
-        if len(self._found) == _MOST_TRIED or not _is_possible([*parameters, *buffers]):
-            return
-        begin = time.monotonic()
-        if result := self._tried(call):
-            self._found[key] = {"path": path, "calls": 1, **result}
-        self._left_s -= time.monotonic() - begin
+        module = (path, id(call.module), call.differentiated)
+        key = (*module, *map(_described, tree_leaves((call.args, call.kwargs))))
+        if key not in self._found and len(self._found) < _MOST_TRIED and _is_possible([*parameters, *buffers]):
+            begin = time.monotonic()
+            result = self._tried(call)
+            self._left_s -= time.monotonic() - begin
+            self._found[key] = {"path": path, "calls": 0, **result} if result else None
+            self._last[module] = self._found[key] or self._last.get(module) or {}
+        if one := self._found.get(key, self._last.get(module)):
+            one["calls"] += 1
 
     @property
     def took_s(self) -> float:
@@ -80,7 +83,7 @@ class Trials:
 
     def found(self) -> list[dict[str, Any]]:
         """The calls that were tried: how many there were, and the times of one call, in ns, with each change."""
-        return list(self._found.values())
+        return [one for one in self._found.values() if one]
 
     def _tried(self, call: Call) -> dict[str, Any]:
         limit_s = _SHARE * self._left_s
