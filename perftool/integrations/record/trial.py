@@ -24,7 +24,7 @@ _KEPT_MEMORY = ((-4, 0), (-1, 2**30))
 # The size of the matmul that shows whether BF16 is fast.
 _SIZE = 512
 # Each change is measured until its runs take this long in total, in s, but at least twice, and at most so many times.
-_ENOUGH_S, _FEWEST_RUNS, _MOST_RUNS = 0.5, 2, 6
+_ENOUGH_S, _FEWEST_RUNS, _MOST_RUNS = 2.0, 3, 6
 
 
 @dataclass(frozen=True)

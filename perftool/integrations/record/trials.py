@@ -105,7 +105,11 @@ def _is_possible(states: list[Any]) -> bool:
         return False
     if not hasattr(os, "fork") or any(name in sys.modules for name in _UNSAFE) or torch.is_autocast_enabled("cpu"):
         return False
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if (
+        torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+        and torch.distributed.get_world_size() > 1
+    ):
         return False
     # The program would learn of the child if it handles the ends of its children.
     handler = signal.getsignal(signal.SIGCHLD)

@@ -1,22 +1,32 @@
 -- One row per rank and change to the program that `record` tried on its models, if these take most of a step.
 --
--- needs: trials, machines
+-- The times of the models are CPU times if PyTorch uses one thread. Then the step is also measured by its CPU time, plus
+-- its share of waiting in the recorded steps: other processes make the wall time longer, but not the CPU time.
+--
+-- needs: trials, machines, memory_faults
 -- empty without: trials
 -- column rank: INTEGER, distributed rank
 -- column change: VARCHAR, the change, as the columns of trials are named, without _ns
 -- column model: VARCHAR, class of the model whose calls take the most time
 -- column base_ns: BIGINT, time of all calls to models in one step, and of their backward passes, as they are, in ns
 -- column changed_ns: BIGINT, the same with the change, where it applies and does not fail
--- column step_ns: BIGINT, time of a step without the profiler, in ns
+-- column step_ns: BIGINT, time of a step without the profiler and other processes, in ns
 -- column saved_ratio: DOUBLE, the time that the change saves, as a share of a step without the profiler
 WITH tried AS (
     UNPIVOT trials ON bf16_ns, bf16_dense_ns, channels_last_ns, bf16_channels_last_ns, kept_memory_ns
     INTO NAME change VALUE ns
 ),
+steps AS (
+    SELECT m.rank,
+           CASE WHEN m.torch_threads = 1 AND f.process_ns > 0 AND m.process_ns > 0
+                THEN f.process_ns / f.steps * greatest(1, (m.wall_ns - coalesce(m.delay_ns, 0)) / m.process_ns)
+                ELSE coalesce(m.quiet_step_ns, m.step_ns) END AS ns
+    FROM machines AS m LEFT JOIN memory_faults AS f ON f.rank = m.rank AND NOT f.profiled
+),
 models AS (
     SELECT t.rank, arg_max(t.path, (t.calls::HUGEINT * t.base_ns, t.path)) AS model, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
-           greatest(sum(t.calls::HUGEINT * t.base_ns), max(coalesce(m.quiet_step_ns, m.step_ns))) AS step_ns
-    FROM trials AS t JOIN machines AS m USING (rank) GROUP BY t.rank
+           greatest(sum(t.calls::HUGEINT * t.base_ns), max(s.ns)) AS step_ns
+    FROM trials AS t JOIN steps AS s USING (rank) GROUP BY t.rank
 ),
 saved AS (
     SELECT rank, replace(change, '_ns', '') AS change, sum(calls::HUGEINT * (base_ns - ns)) AS ns FROM tried GROUP BY ALL
