@@ -125,7 +125,7 @@ def test_the_program_does_not_notice(tmp_path: Path, capfd: pytest.CaptureFixtur
         os.environ["CALLED"] = "1"
 
     net = Net(work)
-    batch = torch.ones(3, 4).share_memory_()
+    batch = torch.ones(3, 4).share_memory_()  # type: ignore[no-untyped-call]
     before = torch.get_rng_state(), random.getstate(), {key: one.clone() for key, one in net.state_dict().items()}
     (found,) = trials_of(net, batch, batch)
 
@@ -148,7 +148,12 @@ def test_calls_of_many_shapes_count_as_the_last_one_tried(monkeypatch: pytest.Mo
 
 def test_a_call_that_fails_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     forks: list[float] = []
-    monkeypatch.setattr(trials, "_from_child", lambda _, limit_s: forks.append(limit_s) or b"")
+
+    def failed(_: Any, limit_s: float) -> bytes:
+        forks.append(limit_s)
+        return b""
+
+    monkeypatch.setattr(trials, "_from_child", failed)
     assert trials_of(nn.Linear(2, 2), *[torch.ones(1, 2)] * 9) == []
     assert len(forks) == 1
 
@@ -246,5 +251,19 @@ def test_record_tries_changes(tmp_path: Path, option: str) -> None:
     run(tmp_path, SCRIPT, "--active", "2", option)
     (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
     recorded = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
-    found = [(one["path"], one["calls"], one["base_ns"] > 0) for one in recorded["trials"]]
+    found = [(one["path"], one["calls"], one["base_ns"] > 0) for one in recorded.get("trials", [])]
     assert found == ([("Linear", 1, True)] if option == "--trials" else [])
+
+
+GROUP = """
+import tempfile
+torch.distributed.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer ="""
+
+
+def test_the_module_of_a_distributed_model_is_tried(tmp_path: Path) -> None:
+    run(tmp_path, SCRIPT.replace("\noptimizer =", GROUP), "--active", "2")
+    (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
+    recorded = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
+    assert [one["path"] for one in recorded["trials"]] == ["Linear"]

@@ -270,11 +270,11 @@ class Recorder:
         facts = self._watch.facts(trace)
         calls = self._repeated_calls
         steps = {**facts["steps"], "called": self._steps.called}
-        if calls.found is None:
-            return {**facts, "steps": steps}
-        examined = {"padded_inputs": calls.padded.found(), "ignored_targets": calls.ignored.found()}
-        examined["trials"] = calls.trials.found()
-        return {**facts, "steps": steps, "repeated_calls": calls.found, **examined}
+        examined: dict[str, Any] = {"trials": calls.trials.found()} if calls.trials.found() else {}
+        if calls.found is not None:
+            examined["repeated_calls"] = calls.found
+            examined |= {"padded_inputs": calls.padded.found(), "ignored_targets": calls.ignored.found()}
+        return {**facts, "steps": steps, **examined}
 
     def _is_elsewhere(self) -> bool:
         """Whether the profiler runs in another thread; only that thread can stop it."""

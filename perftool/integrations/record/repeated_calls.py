@@ -29,6 +29,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from perftool.integrations.compiler import uncompiled
 from perftool.integrations.own_errors import OwnErrorsHidden
@@ -160,6 +161,9 @@ class RepeatedCalls:
                 return
             if torch._C._len_torch_dispatch_stack() or issubclass(type(module), torch.jit.ScriptModule):
                 return
+            if type(module) is DistributedDataParallel:
+                # The wrapper communicates, but only its module computes.
+                (module,) = _members(module, "_modules")
             _, parameters, buffers = _owned(module)
             call = Call(module, args, innermost.f_locals["kwargs"], torch.is_grad_enabled())
             self.trials.add(type(module).__name__, call, parameters, buffers)

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 # Parameters of mallopt (malloc.h) with which the C library keeps freed memory: M_MMAP_MAX and M_TRIM_THRESHOLD.
-_KEPT_MEMORY = ((-4, 0), (-1, 2**30))
+_KEPT_MEMORY = ((-4, 0), (-1, 2**31 - 1))
 # The size of the matmul that shows whether BF16 is fast.
 _SIZE = 512
 # Each change is measured until its runs take this long in total, in s, but at least twice, and at most so many times.
