@@ -21,7 +21,7 @@ _MOST_MODULES = 100
 # Data types and layouts, in the order of the columns of ``op_speeds``.
 _WAYS = ("fp32", "fp32_contiguous", "bf16", "fp32_channels_last", "bf16_channels_last")
 # The changes that `record` tries on models, in the order of the columns of ``trials``, after the model as it is.
-_CHANGES = ("bf16", "bf16_dense", "channels_last", "bf16_channels_last", "kept_memory")
+_CHANGES = ("bf16", "bf16_dense", "channels_last", "bf16_channels_last")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000

@@ -149,7 +149,7 @@ TRIAL = {"path": "Net", "calls": 2, "base_ns": 90, "bf16_ns": 50, "failed": ["ch
 
 
 def test_trials_are_read(tmp_path: Path) -> None:
-    assert rows(tmp_path, "trials", [TRIAL], "trials") == [("Net", 2, 90, 50, None, None, None, None, "channels_last")]
+    assert rows(tmp_path, "trials", [TRIAL], "trials") == [("Net", 2, 90, 50, None, None, None, "channels_last")]
 
 
 @pytest.mark.parametrize(

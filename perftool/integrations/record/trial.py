@@ -6,7 +6,6 @@ Run this only in a forked child: the call changes the model, and may do anything
 from __future__ import annotations
 
 import copy
-import ctypes
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -19,8 +18,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 # The layouts with channels last, by the number of dimensions.
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
-# Parameters of mallopt (malloc.h) with which the C library keeps freed memory: M_MMAP_MAX and M_TRIM_THRESHOLD.
-_KEPT_MEMORY = ((-4, 0), (-1, 2**31 - 1))
 # The size of the matmul that shows whether BF16 is fast.
 _SIZE = 512
 # Each change is measured until its runs take this long in total, in s, but at least twice, and at most so many times.
@@ -114,16 +111,17 @@ class _Times:
 
 
 def tried(call: Call, until: float) -> dict[str, Any]:
-    """The shortest time of ``call``, in ns, as it is and with each change, and the changes that fail. Start no run that
-    would end after ``until``, a time of ``time.monotonic``. Empty if the call cannot be repeated."""
+    """The shortest time of ``call``, in ns, as it is and with each change, and the changes that fail.
+
+    Start no run that would end after ``until``, a time of ``time.monotonic``. Empty if no change applies, or if the call
+    cannot be repeated."""
+    changes = _changes(call, bf16=_has_bf16())
+    if not changes:
+        return {}
     times = _Times(call, until)
     times.warm_up()
-    times.measure(_changes(call, bf16=_has_bf16()))
-    if _BASE.key in times.failed:
-        return {}
-    if _keep_memory():
-        times.measure([_Change("kept_memory")])
-    return {**times.found(), "failed": times.failed}
+    times.measure([_BASE, *changes])
+    return {} if _BASE.key in times.failed else {**times.found(), "failed": times.failed}
 
 
 def _has_bf16() -> bool:
@@ -142,7 +140,7 @@ def _product_time(dtype: torch.dtype) -> float:
 
 
 def _changes(call: Call, *, bf16: bool) -> list[_Change]:
-    changes = [_BASE]
+    changes = []
     convolutions = call.convolutions
     if bf16:
         changes.append(_Change("bf16", bf16=True))
@@ -186,12 +184,6 @@ def _in_fp32(forward: Any) -> Any:
             return forward(operand.float(), *others)
 
     return compute
-
-
-def _keep_memory() -> bool:
-    """Make the C library keep freed memory. Return whether this system's library can."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and all(mallopt(*one) == 1 for one in _KEPT_MEMORY)
 
 
 def _copied(value: Any) -> Any:

@@ -13,5 +13,4 @@
 -- column bf16_dense_ns: BIGINT, the same with depthwise and grouped convolutions in FP32
 -- column channels_last_ns: BIGINT, the same as it is, but in channels_last layout (volumes: channels_last_3d)
 -- column bf16_channels_last_ns: BIGINT, the same under autocast with BF16, in channels_last layout
--- column kept_memory_ns: BIGINT, the same as it is, but with freed memory kept by the C library
 -- column failed: VARCHAR, the changes with which the call raised an error
