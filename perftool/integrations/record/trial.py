@@ -113,8 +113,8 @@ class _Times:
 def tried(call: Call, until: float) -> dict[str, Any]:
     """The shortest time of ``call``, in ns, as it is and with each change, and the changes that fail.
 
-    Start no run that would end after ``until``, a time of ``time.monotonic``. Return an empty dict if no change applies,
-    or if the call cannot be repeated."""
+    Start no run that would end after ``until``, a time of ``time.monotonic``. Return an empty dict if no change applies
+    or the call cannot be repeated."""
     changes = _changes(call, bf16=_has_bf16())
     if not changes:
         return {}
