@@ -45,7 +45,7 @@ def hostile_trace(scale: int = 1) -> bytes:
 
 
 def pack(folder: Path) -> Path:
-    """A third-party rule whose texts are all hostile."""
+    """Write a third-party rule in which every string is hostile."""
     folder.mkdir()
     text = json.dumps(HOSTILE)
     (folder / "ACM901.toml").write_text(f"""

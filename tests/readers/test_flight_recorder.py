@@ -357,8 +357,8 @@ def test_a_send_that_both_have_called_does_not_end(tmp_path: Path) -> None:
 
 
 def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
-    """Batches are numbered like collectives, here two on rank 0 and one on rank 1, so their numbers cannot be
-    compared.
+    """Batches share the numbering of collectives. Here, rank 0 has two batches and rank 1 has one, so their numbers
+    cannot be compared.
     """
 
     def batch(number: int, state: str, *names: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from perftool.model.diff import Setting
 
 
 def differences(base: Setting, new: Setting) -> Iterator[str]:
-    """A text for each difference. Unknown values are ignored."""
+    """Yield a description of each difference. Unknown values are ignored."""
     if base.device and new.device and base.device != new.device:
         yield f"the device changed from {base.device} to {new.device}"
     if base.world_size and new.world_size and base.world_size != new.world_size:

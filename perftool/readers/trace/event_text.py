@@ -15,7 +15,7 @@ _CUT_WINDOWS = (4 << 10, 256 << 10)
 _CUT_TRIES = 200
 # The limit on the total work of all attempts, as a multiple of the block's length.
 _CUT_WORK = 8
-# Text that spans more boundaries than this is damaged rather than one event with nested objects.
+# Text that spans more boundaries than this is treated as damaged, not as one event with nested objects.
 MAX_NESTED = 32
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from perftool.store.trace_store import TraceStore
 
-# Kernels that do the same work differ by one or two percent between ranks.
+# The durations of kernels that do the same work differ by one or two percent between ranks.
 _NOTICED = 1.02
 # If kernels with at least this share of the time are slower by about the same factor, the report says that all kernels
-# are slower, as with a lower clock.
+# are slower, as they would be at a lower clock speed.
 _MOST, _ALIKE = 0.8, 0.05
 # A kernel is named if it accounts for more than this share of the difference.
 _NAMED = 0.5

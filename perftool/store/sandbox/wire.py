@@ -23,7 +23,7 @@ LONGEST_FRAME = 1 << 30
 _PLAIN = (bool, int, float, str, type(None))
 _PLAIN_TYPES = frozenset(_PLAIN)
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-# DuckDB's decimals have at most 38 digits. Without a limit, 1E+999999 could become a huge text.
+# DuckDB's decimals have at most 38 digits. Without a limit, 1E+999999 could become a huge string.
 _MOST_DIGITS = 40
 # Deeper nesting would exceed the recursion limit.
 _DEEPEST = 100
