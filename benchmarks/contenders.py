@@ -24,7 +24,7 @@ PERFETTO = (
 
 
 def perftool(*paths: str) -> str:
-    """The whole analysis with all rules, as in the command."""
+    """Run the whole analysis with all rules, as the command does."""
     from perftool.engine.analysis import analyze
     from perftool.errors import PerfToolError
 
@@ -101,7 +101,7 @@ def hta(*paths: str) -> str:
 
 
 def gpu_idle(path: str) -> str:
-    """The whole analysis of gpu-idle."""
+    """Run the whole analysis of gpu-idle."""
     from analyzer import analyze
 
     found = analyze(Path(path))

@@ -1,13 +1,13 @@
 """Compares predicted and measured gains on the CPU: ``python benchmarks/cpu_gains.py`` writes the tables for this
 processor to docs/gains.md.
 
-Each pair is a script before and after the advice, on one thread. The measured gain compares the fastest of many steps
-by CPU time, or by wall time if the script has loader workers, because the process's CPU time does not include theirs.
-Steps of the two scripts alternate, because other processes may be using the machine. The predicted gain is a share of
-the recorded step, the median of three recordings. Measuring and recording take priority over other processes if the
-system allows it. Measurements of the machine's load are removed from recordings, because on an overloaded machine, the
-report predicts no gains. The scripts are whole runs, written as a user would write them; the benchmark follows the
-first advice in their reports.
+Each pair is a script before and after its advice is followed, run on one thread. The measured gain compares the fastest
+of many steps by CPU time, or by wall time if the script has loader workers, because the process's CPU time does not
+include theirs. Steps of the two scripts alternate, because other processes may be using the machine. The predicted gain
+is a share of the recorded step, the median of three recordings. Measuring and recording take priority over other
+processes if the system allows it. Measurements of the machine's load are removed from recordings, because on an
+overloaded machine, the report predicts no gains. The scripts are whole runs, written as a user would write them; the
+benchmark follows the first advice in their reports.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
-# Sizes in MB. The difference between the times for both excludes fixed costs, mainly the start of the program.
+# Sizes in MB. The difference between the times to read both sizes excludes fixed costs, mainly the program's start.
 SMALL_MB, LARGE_MB = 5, 65
 # The share of lines that the reader extracts.
 SHARES = {"runtime log": 0.02, "debug log": 0.1}

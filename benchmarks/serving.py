@@ -108,7 +108,7 @@ CASES = {
                         '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
                         (_CHAT,)),
     # The first request for log probabilities arrives while others generate; vLLM then compiles the function that ranks
-    # the tokens. Stacks are not recorded, because a compilation has too many of them.
+    # the tokens. Stacks are not recorded, because a compilation would record too many of them.
     "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5}),
     "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5},
                             warm=True),
