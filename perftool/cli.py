@@ -155,7 +155,7 @@ def _run(ending: Ending) -> None:
             sys.unraisablehook = lambda _: None
             _fail(f"cannot write the output: {why}", 2)
         cause = error.cause if isinstance(error, UnforeseenError) else error
-        # Only the first line, because DuckDB adds lines that show the SQL.
+        # Show only the first line, because DuckDB adds lines that show the SQL.
         reason = str(cause).partition("\n")[0].strip()
         _fail(f"internal error: {type(cause).__name__}: {reason} (run with -v for a traceback)", 2)
 

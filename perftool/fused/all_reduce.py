@@ -83,7 +83,7 @@ def all_reduce_gradients(
 
 
 def _run(buffer: GradientBuffer, name: str, copies: Callable[[], None], recorded: bool) -> None:
-    """Run the copies. If `recorded`, run them as a native graph that the first call records."""
+    """Run the copies. If `recorded` is set, run them as a native graph that the first call records."""
     if not recorded:
         copies()
         return

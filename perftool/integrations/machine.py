@@ -88,7 +88,7 @@ class Watch:
     """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins.
 
     Errors are suppressed, because the measurement must not disturb the program or the recording. ``is_urgent`` returns
-    true once the program is about to end: then no further op is run to measure its speed.
+    true once the program is about to end; after that, no further op is run to measure its speed.
     """
 
     def __init__(self, usual: Schedule | None) -> None:
@@ -204,9 +204,9 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
 
     libgomp keeps a pool of threads for each thread that runs parallel ops. A child that is forked by a thread with such
     a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Nor may the program
-    fork while a thread of ours exits, because it takes a lock of MKL to free its memory. Python's profile functions do
-    not see a thread that ``_thread`` starts. If an exception such as KeyboardInterrupt reaches this thread, it first
-    waits for the measuring thread, which would crash if Python ended while it computes.
+    fork while a thread of ours exits, because that thread takes one of MKL's locks to free its memory. Python's profile
+    functions do not see a thread that ``_thread`` starts. If an exception such as KeyboardInterrupt reaches this
+    thread, it first waits for the measuring thread, which would crash if Python ended while it computes.
     """
     ended = _thread.allocate_lock()
     stopped: list[bool] = []

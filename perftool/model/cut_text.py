@@ -1,8 +1,8 @@
-"""Cuts long texts."""
+"""Truncates long strings."""
 
 from __future__ import annotations
 
-# The mark where a text was truncated. It shows --redact where a text may end in the middle of a secret.
+# The mark where a string was truncated. It shows --redact where a string may end in the middle of a secret.
 CUT = "…"
 
 

@@ -23,7 +23,7 @@ UNREAD = "not read"
 # The kind of issue for benchmark results or metrics pages that are not used because other results or pages are used
 # instead.
 UNUSED = "not used"
-# The kind of issue for a log of a server that was started several times, of which only the last start is used.
+# The kind of issue for the log of a server that was started several times. Only the last start is used.
 OLDER_START = "older start"
 # Issues without loss of events: repairs, notes, and events truncated at the start or end of the recording. ``diff`` and
 # ``trend`` do not judge a run with any other issue.

@@ -73,7 +73,7 @@ def package_of(file: str) -> str:
 
 
 def innermost(stack: str, installed: Collection[str] = ()) -> Line | None:
-    """The innermost of the user's own lines in a call stack, whose frames are separated by semicolons."""
+    """Return the innermost of the user's own lines in a call stack. Semicolons separate the stack's frames."""
     for text in stack.split(";"):
         found = _FRAME.fullmatch(text.strip())
         if found and is_own(found[1], installed):

@@ -156,7 +156,7 @@ class FlightEntry:
     ``peer``.
 
     ``state`` is scheduled, started, completed or failed. ``sizes`` contains the input shapes. ``created_ns`` is the
-    time of the call by the clock of the rank's host, and ``place`` is the line of the program that made it.
+    time of the call by the clock of the rank's host, and ``place`` is the line in the program that made the call.
     """
 
     rank: int

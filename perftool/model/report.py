@@ -63,8 +63,8 @@ class Gain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The ``code`` of a finding whose gain counts the same time as the gain of another finding. If not ``certain``, the
-    two gains may be disjoint."""
+    """The ``code`` of a finding whose gain counts the same time as the gain of another finding. If ``certain`` is
+    false, the two gains may be disjoint."""
 
     code: str
     certain: bool
@@ -275,12 +275,10 @@ class Phase:
 class Cause:
     """A reason why the device does not compute for a large part of the window.
 
-    ``name``: a cause of idle time (the table gap_causes) or ``exposed_collectives``.
-    ``text``: the cause as a clause.
-    ``share``, ``ns_per_step``: its share of the window, and its mean time per step.
-    ``codes``: the rules whose findings explain it.
-    ``longest``: its longest stretch.
-    ``within``: the annotation of the program that contains most of it; None if there is no such annotation.
+    ``name``: a cause of idle time (the table gap_causes) or ``exposed_collectives``. ``text``: the cause as a clause.
+    ``share``, ``ns_per_step``: its share of the window, and its mean time per step. ``codes``: the rules whose findings
+    explain it. ``longest``: its longest stretch. ``within``: the program's annotation that contains most of it; None if
+    there is no such annotation.
     """
 
     name: str

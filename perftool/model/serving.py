@@ -107,8 +107,8 @@ class MetricsPage:
     counters: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def may_precede(self, later: MetricsPage) -> bool:
-        """Whether ``later`` may be a later page of the same start of the same server, of which no engine was restarted.
-        Its counters only grow. Some of them may appear only with the first request."""
+        """Whether ``later`` may be a later page from the same server, with no engine restarted in between. Counters
+        only grow. Some of them may appear only with the first request."""
         return (
             bool(self.starts) == bool(later.starts)
             and self.starts <= later.starts

@@ -34,8 +34,8 @@ class Attainable:
 
 @dataclass(frozen=True)
 class Tile:
-    """A pattern for the tile size in a kernel name. If ``counts_threads``, the kernel's grid counts threads instead of
-    blocks. If ``persistent``, one block computes several tiles."""
+    """A pattern for the tile size in a kernel name. If ``counts_threads`` is set, the kernel's grid counts threads
+    instead of blocks. If ``persistent`` is set, one block computes several tiles."""
 
     pattern: str
     counts_threads: bool = False
@@ -60,11 +60,12 @@ class Generation:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the texts can show any of these
-    columns.
+    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the messages can show any of
+    these columns.
 
-    ``on`` limits the reason to CPUs or to accelerators. If ``reshapes``, the fix does the same operations on other
-    shapes, which may be faster than what is attainable on the current shapes, so only the peak itself limits the gain.
+    ``on`` limits the reason to CPUs or to accelerators. If ``reshapes`` is set, the fix does the same operations on
+    other shapes, which may be faster than what is attainable on the current shapes, so only the peak itself limits the
+    gain.
     """
 
     name: str

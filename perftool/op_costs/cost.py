@@ -15,8 +15,8 @@ Unit = Literal["matrix", "vector"]
 class Cost:
     """The operations of one call, and the bytes that it reads and writes if it moves each input and result once.
 
-    A multiplication and an addition are two operations. ``flops`` is None if only the bytes are known. ``unit`` and
-    ``dtype`` select the peak rate.
+    A multiply-add counts as two operations. ``flops`` is None if only the bytes are known. ``unit`` and ``dtype``
+    select the peak rate.
     """
 
     flops: int | None

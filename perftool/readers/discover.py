@@ -117,8 +117,8 @@ class Inputs:
 
     @property
     def unread(self) -> tuple[SetAside, ...]:
-        """The traces that were set aside, except for copies. If the user picked a run, only the traces that the user
-        named, and those that may be the newest."""
+        """The traces that were set aside, except for copies. If the user picked a run, these are only the traces that
+        the user named, and those that may be the newest."""
         return tuple(
             one
             for one in self.set_aside
@@ -328,7 +328,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             else:
                 unreadable[str(file)] = _OTHER_ENDING
         elif file.is_symlink() and not (is_trace_name(file.name) or file.exists()) and wanted.allows(str(file)):
-            # It may lead to the folder of a rank, or to a profiler table.
+            # The link may lead to the folder of a rank, or to a profiler table.
             unread.append(irregular_text(file))
     # There is already a sentence about an irregular file that is named like a trace.
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items() if not is_trace_name(file)]
@@ -371,7 +371,8 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     unreadable_there = [file for file in remaining if is_elsewhere(file) and not _is_text(file)]
     remaining = [file for file in (*remaining, *texts) if not is_elsewhere(file) and wanted.allows(file)]
     beside = set(texts)
-    # If there is no trace, damaged ones may still show whose files these are. Texts, such as JSON dumps, are no traces.
+    # If there is no trace, damaged ones may still show whose files these are. Text files, such as JSON dumps, are not
+    # traces.
     of_run = picked.files or profiled.files or [file for file in files if not _is_text(file)]
     kept = _of_run([file for file in remaining if file in beside], of_run)
     foreign = beside.difference(kept.files)
@@ -421,7 +422,7 @@ def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
 
 
 def is_trace_name(name: str) -> bool:
-    """Whether the traces in a folder have names like ``name``."""
+    """Whether ``name`` looks like the name of a trace."""
     return name.lower().endswith(TRACE_SUFFIXES)
 
 
@@ -441,8 +442,8 @@ def is_other_name(name: str) -> bool:
 
 
 def _may_be_trace(file: Path) -> bool:
-    """Whether a ``file`` for which ``is_other_name`` is true may contain a trace. A text without events (a checksum, a
-    copy of a configuration) does not."""
+    """Whether a ``file`` for which ``is_other_name`` is true may contain a trace. A text file without events (a
+    checksum, a copy of a configuration) cannot contain one."""
     if not is_kept(file) or not file.stat().st_size or _shows_events(str(file)):
         return True
     try:

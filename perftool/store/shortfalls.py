@@ -62,7 +62,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[
 
 
 def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
-    """The columns with the reasons ``found`` for ``row``, and with the texts of the first reason."""
+    """The columns with the reasons ``found`` for ``row``, and with the messages of the first reason."""
     reason = next((reason for reason in shortfalls().reason if reason.name in found[:1]), None)
     if reason is None:
         fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}
@@ -195,7 +195,7 @@ def shape_text(sizes: Sizes, input_dims: str) -> str:
         if sizes.groups:
             return f"{sizes.groups} groups of {text}"
         return text if sizes.batch in (None, 1) else f"{sizes.batch} x {text}"
-    # The look-behind lets a match begin only at the first of several empty shapes, so long texts take linear time.
+    # The look-behind lets a match begin only at the first of several empty shapes, so long strings take linear time.
     text = re.sub(r"(?<!,\[\])(?:,\[\])+(?=\]$)", "", input_dims.replace(" ", ""))
     return text if len(text) <= _LONGEST_SHAPE else f"{text[: _LONGEST_SHAPE - 1]}…"
 

@@ -48,7 +48,7 @@ class Form:
 @dataclass(frozen=True)
 class Benchmark:
     """A piece of advice and a test of it. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's
-    defaults, ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch
+    defaults, ``advised`` with the advice followed, and, if ``torch_best`` is set, ``torch``, the fastest way in torch
     itself. ``rules`` are the codes that must fire on the trace of the naive form but not on that of the advised form.
     Without rules, only the ratio is judged.
 

@@ -23,7 +23,7 @@ _TIMEOUT_S = 900.0
 
 
 class BenchmarkError(PerfToolError):
-    """A worker process failed; the text is its last output."""
+    """A worker process failed; the message is its last output."""
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ from perftool.units import NS_PER_MS, format_ratio
 _PENALTY = 2.0
 # The noise is assumed to be at least this share of the median, because runs with identical numbers would have none.
 _LEAST_NOISE = 0.005
-# Some metrics, such as fallback_ops, are 0 in most runs. Then the last runs are a new level if all of them are above 0,
-# and if the probability of that, given the share of earlier runs above 0, is below this. Of series of 12, 30 or 100
-# runs, of which 10, 20 or 30 % were above 0 at random, less than one in 100 showed such a level.
+# Some metrics, such as fallback_ops, are 0 in most runs. Then the last runs are a new level if all of them are above 0
+# and this is unlikely to be chance: given the share of earlier runs above 0, its probability is below this value. Fewer
+# than one in 100 random series of 12, 30 or 100 runs, with 10, 20 or 30 % of the runs above 0, showed such a level.
 _MOST_CHANCE = 0.01
 # All runs and ranks with device work have this metric.
 _DEVICE_WORK = "device_busy_ratio"

@@ -197,7 +197,7 @@ def _read_samples(store: TraceStore, sql: str, names: Sequence[str], params: dic
 
 
 class _Again(Generic[_T]):
-    """An iterable that calls ``read`` for each iteration. The first iteration searches for secrets to redact, the
+    """An iterable that calls ``read`` for each iteration. The first iteration searches for secrets to redact, and the
     second writes the output."""
 
     def __init__(self, read: Callable[[], Iterator[_T]]) -> None:

@@ -16,7 +16,7 @@ _MOST_STEPS = 48
 _LEAST = 0.02
 # If there are more ranks than this, each row shows a block of neighbouring ranks, usually of one host.
 _MOST_BLOCKS = 64
-# How long a rank in one block waits for the ranks in another, on average, as a share of a mean step.
+# How long a rank in one block waits for the ranks in another block, on average, as a share of a mean step.
 _WAITS = """
 WITH length AS (SELECT avg(dur / steps) AS ns FROM windows),
 sizes AS (SELECT rank // $size AS block, count(*) AS ranks FROM windows GROUP BY block)

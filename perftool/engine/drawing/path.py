@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of one step of ``rank``: of the complete steps that have a critical path, the one whose duration is
-    closest to their median; None if there is no such step."""
+    """Return the timeline of one step of ``rank``. Among the complete steps with a critical path, it is the step with
+    the duration closest to their median. Return None if there is no such step."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:

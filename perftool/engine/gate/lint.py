@@ -27,8 +27,8 @@ from perftool.readers.trace.memory_snapshot import is_snapshot_file
 @dataclass(frozen=True)
 class LintPlan:
     """The setup of a lint run, apart from its inputs. The constructor parses the budgets and reads the baseline, so
-    that errors in them are reported before the inputs are read. Unless ``whole``, the report of the result lacks most
-    numbers if the rules find nothing to advise."""
+    that errors in them are reported before the inputs are read. Unless ``whole`` is set, the report of the result lacks
+    most numbers if the rules find nothing to advise."""
 
     rules: Sequence[Rule]
     settings: Settings

@@ -49,7 +49,7 @@ class Shared:
 @dataclass(frozen=True)
 class Facts:
     """The results that a store exports about its ranks: ``tables`` as Parquet, ``answers`` of rules, and the names of
-    the tables that have rows (``filled``). If ``foreign``, the results come from an untrusted file.
+    the tables that have rows (``filled``). If ``foreign`` is set, the results come from an untrusted file.
     """
 
     base_ns: int

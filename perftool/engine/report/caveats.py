@@ -114,7 +114,7 @@ def are_longer(run: VerdictInput) -> bool:
 
 
 def is_overloaded(findings: Sequence[Finding]) -> bool:
-    """Whether threads of the run waited for a core."""
+    """Whether the run's threads waited for a core."""
     return _finding(findings, _OVERLOADED) is not None
 
 

@@ -131,8 +131,8 @@ def _composed(
 def compose_for_gate(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Report:
-    """The report of ``compose`` if ``rules`` find anything to advise. Otherwise only what decides whether a gate
-    passes: the inputs, steps, ranks and findings. That takes half the time.
+    """The report of ``compose`` if ``rules`` find anything to advise. Otherwise, return only what decides whether a
+    gate passes: the inputs, steps, ranks and findings. This takes half the time.
     """
     steps = tuple(overview.steps(store))
     outcome = _concluded(store, rules, steps, device, evaluated)

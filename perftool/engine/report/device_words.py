@@ -217,8 +217,8 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """The outermost modules among which the work is divided. If one does nearly all of their work, its submodules
-    replace it, unless these are only layers and the module is not the whole model.
+    """The outermost modules among which the work is divided. If one of them does nearly all of their work, its
+    submodules replace it, unless these are only layers and the module is not the whole model.
     """
     level = [one for one in modules if one.depth == 1]
     while level and _share(most := max(level, key=_share)) > _NEARLY_ALL * sum(map(_share, level)):

@@ -42,7 +42,9 @@ _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY r
 
 @dataclass(frozen=True)
 class _Part:
-    """A function and its time in ns. If ``itself``, only its work outside modules and other functions is counted."""
+    """A function and its time in ns. If ``itself`` is set, only its work outside modules and other functions is
+    counted.
+    """
 
     line: Line
     ns: int

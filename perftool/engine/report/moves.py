@@ -22,7 +22,7 @@ WHERE d.valid AND k.kind IN ('copy', 'fill') AND d.rank = (SELECT min(rank) FROM
 _LARGE = 0.1
 # A line or a function is named if it causes at least this share of the copies and fills.
 _MAIN = 0.3
-# At most this many copies and fills, the longest, are traced to the functions that cause them.
+# Only this many of the longest copies and fills are traced to the functions that cause them.
 _MOST_PLACED = 5000
 
 

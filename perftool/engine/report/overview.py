@@ -50,7 +50,8 @@ def steps(store: TraceStore) -> Iterable[Step]:
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
-# Shares are relative to the time for which the state of the device is known or, if it never is, to the windows.
+# Shares are relative to the time for which the device's state is known. If it is never known, they are relative to the
+# windows.
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
        sum(total_ns) / coalesce((SELECT sum("end" - ts) FROM {window} HAVING sum("end" - ts) > 0),

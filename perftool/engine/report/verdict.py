@@ -136,8 +136,8 @@ def verdict(run: VerdictInput) -> Verdict:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording. If other
-    steps are shorter than the recorded ones, which are ``longer``, a share is said instead of a time."""
+    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording. ``longer``
+    is set if the recorded steps are longer than other steps; a loss is then given as a share, not as a time."""
 
     ns: int
     steps: int
@@ -224,8 +224,8 @@ def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: i
 
 def _outweighs(first: Finding, unexplained: Cause, causes: Sequence[Cause], rules: Sequence[Rule]) -> bool:
     """Whether the headline is about the finding ``first`` even if the cause ``unexplained`` takes more time: if
-    ``first`` explains a larger cause, or saves much work of the device while the cause is waits for a core, for which
-    the program has no remedy.
+    ``first`` explains a larger cause, or saves much of the device's work while the cause is the wait for a core, which
+    the program cannot shorten.
     """
     if any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
         return True
@@ -299,7 +299,7 @@ def _recorded_ns(run: VerdictInput) -> int:
 def _finding_sentence(
     same_fix: Sequence[Finding], rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None
 ) -> str:
-    """A sentence about the first of the findings with the same fix, whose gains are added up."""
+    """Return a sentence about the first of several findings with the same fix. It gives the sum of their gains."""
     first, more = same_fix[0], len(same_fix) - 1
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):

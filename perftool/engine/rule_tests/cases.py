@@ -24,7 +24,7 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
-# The limits on the events of a case, including copies, and on the length of its texts.
+# The limits on the events of a case, including copies, and on the length of its strings.
 _MOST_EVENTS = 100_000
 _MOST_TEXT = 64 << 20
 
@@ -39,7 +39,7 @@ class Case:
     engine such as ``MME``, or ``op``, ``note``, ``bridge``, ``synapse`` or ``compiler``) are placed accordingly in the
     trace of the Gaudi ``device``. ``metadata`` contains additional keys of the trace.
 
-    ``files`` maps the names of other inputs to their texts. ``log`` (repeated ``log_times`` times), ``metrics`` and
+    ``files`` maps the names of other inputs to their contents. ``log`` (repeated ``log_times`` times), ``metrics`` and
     ``config`` (as a file ``config_name``) are passed as logs. ``own_sql`` is the query of an additional user rule,
     TRC900. An expected finding states its subject and any of message, rank, step, gain_ns, predicted_ns, benchmark,
     related (a count) and the evidence.
@@ -62,7 +62,7 @@ class Case:
 
     @property
     def logs(self) -> Mapping[str, str]:
-        """The texts passed as logs, by file name."""
+        """The contents of the files passed as logs, by file name."""
         log = None if self.log is None else self.log * self.log_times
         texts = {"run.log": log, "metrics.json": self.metrics, self.config_name: self.config}
         return {name: text for name, text in texts.items() if text is not None}

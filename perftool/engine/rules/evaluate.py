@@ -38,7 +38,7 @@ _TOO_MANY = (
 )
 # The tag of rules whose advice is about recording.
 RECORDER = "recorder"
-# The estimated size of a finding in memory and in the output, without the texts of its rule.
+# The estimated size of a finding in memory and in the output, without the strings that come from its rule.
 _FINDING_BYTES = 1_000
 _ANY_NAME = """
 SELECT 1 FROM _name_roles, unnest($names) AS wanted(pattern)
@@ -152,7 +152,7 @@ def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
 
 
 def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
-    """The result of ``action``, or the text of the error it raises."""
+    """The result of ``action``, or the message of the error it raises."""
     try:
         return action(), None
     except Exception as error:  # noqa: BLE001 - a third-party rule that crashes becomes a finding

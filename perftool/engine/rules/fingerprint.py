@@ -17,8 +17,8 @@ _VOLATILE = (
     # Counters and sizes, but not digits in a word such as conv2d or fwd_f32.
     (re.compile(r"(?<![A-Za-z0-9])\d+(?:\.\d+)?(?![A-Za-z])"), "#"),
 )
-# The endings of the names of inputs. Their numbers count: who accepts damage in a file of rank 0 has not accepted it in
-# that of rank 1.
+# The endings of the names of inputs. Their numbers count: a user who accepts damage in rank 0's file has not accepted
+# it in rank 1's.
 _INPUTS = tuple(
     f".{name}{packed}"
     for name in ("json", "jsonl", "csv", "log", "txt", "prom", "hltv", "part")

@@ -214,7 +214,7 @@ def load_rule(path: Path) -> Rule:
 
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
-    """The advice under ``key``: one text for all devices, or one for each device or variant."""
+    """The advice under ``key``: one string for all devices, or one string for each device or variant."""
     texts = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in texts.items():
         if not isinstance(words, str) or not words.strip():
@@ -225,7 +225,7 @@ def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
 
 
 def _first_sentences(fix: Advice) -> Advice:
-    """The first sentence of each text, for rules without a short fix."""
+    """Return the first sentence of each string of advice, for rules without a short fix."""
     return Advice(tuple((name, _SENTENCE_END.split(" ".join(words.split()), 1)[0]) for name, words in fix.texts))
 
 

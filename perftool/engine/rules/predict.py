@@ -44,8 +44,8 @@ WHERE s.rank = {rank} AND s.ts < {end} AND s."end" > {begin}
 def predicted(
     store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context, ranks_of_run: int
 ) -> tuple[list[Answer], tuple[ReplayModel, ...]]:
-    """Add ``predicted_ns`` to the rows of ``answers`` whose fix can be replayed, and describe the model of each rank in
-    ``store``.
+    """Add ``predicted_ns`` to each row of ``answers`` with a fix that can be replayed, and describe the model of each
+    rank in ``store``.
 
     ``ranks_of_run`` includes ranks in other stores.
     """

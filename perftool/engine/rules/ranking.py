@@ -87,9 +87,9 @@ def ranked(
 
     Findings of the rules in ``blaming``, which name stragglers, precede all others, because other ranks cannot be
     faster than the one they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose
-    bound does not prove a larger gain. A symptom follows a cause of about the same size. So does a finding of a
-    rule in ``altering``, whose fix changes the results of the program. Findings with the same fix are adjacent, and
-    rank by the total gain of that fix.
+    bound does not prove a larger gain. A symptom follows a cause of about the same size. So does a finding of a rule in
+    ``altering``, whose fix changes the program's results. Findings with the same fix are adjacent, and rank by the
+    total gain of that fix.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:

@@ -229,7 +229,7 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _holds_zero(value: Any) -> bool:
-    """Whether any text in ``value`` contains a zero byte, which no path can contain."""
+    """Whether any string in ``value`` contains a zero byte, which no path can contain."""
     if isinstance(value, dict):
         return any(_holds_zero(part) for pair in value.items() for part in pair)
     return any(map(_holds_zero, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value

@@ -44,7 +44,7 @@ COMPANIONS = (
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for the names that match one of ``patterns``, in capital or small letters on all systems."""
+    """Return a pattern for the names that match one of ``patterns``, ignoring case on all systems."""
     return re.compile("|".join(translate(pattern) for pattern in patterns), re.IGNORECASE)
 
 

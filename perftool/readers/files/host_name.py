@@ -19,7 +19,7 @@ _LONGEST = 100
 
 
 def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The host of each of ``paths`` whose host is known. ``metadata`` is keyed by path.
+    """Return the host of each of ``paths``, without those that have no known host. ``metadata`` is keyed by path.
 
     A folder counts as named after a host if the traces are in several sibling folders: ``node0/...``, ``node1/...``.
     """

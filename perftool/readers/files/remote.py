@@ -201,6 +201,6 @@ def _sentences(url: str) -> Iterator[None]:
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         plain = isinstance(error, OSError | ValueError) and str(error)
-        # The reason may contain the URL in another spelling.
+        # The reason may contain the URL in a different spelling.
         why = _without_secrets(" ".join((plain or f"{type(error).__name__}: {error}").split()))[:LONGEST_REASON]
         raise InputError(f"{shown_path(url)}: cannot fetch ({why})") from None

@@ -271,7 +271,7 @@ def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
     # Without a world size, only other recordings show which ranks there are.
     if chosen.world_size is None and any(chosen.ranks < run.ranks for run in runs):
         return "the newest recording has fewer ranks than another one"
-    # A wrong clock would make the same recording the newest one forever. Names may contain times in another time
+    # A wrong clock would make the same recording the newest one forever. Names may contain times in a different time
     # zone.
     if chosen.saved_ns > time.time_ns() + _FUTURE_NS:
         return "the newest recording is dated in the future"
@@ -466,7 +466,7 @@ def _describe(path: str) -> _Recording:
 
 def _saved_ns(own: Identity, written: str | None, date: str | None) -> int:
     """When a recording was saved, in ns since 1970, according to its name, its events, its run's folder, or its file.
-    The events come before the folder, whose date is in an unknown time zone."""
+    The events come before the folder, because the folder's date is in an unknown time zone."""
     if written:
         return int(written) if int(written) > _EARLIEST_NS else int(written) * NS_PER_MS
     if own.start_ns is not None:

@@ -91,7 +91,7 @@ def _bar(text: str) -> re.Match[str] | None:
 
 
 def _name_of(text: str, percent: int) -> str:
-    """The name before the colon and the number that precede ``percent``, or an empty text if there is no colon."""
+    """The name before the colon and the number that precede ``percent``, or an empty string if there is no colon."""
     before, colon, number = text[max(percent - _BEFORE, 0) : percent].rpartition(":")
     if not colon or not number.strip().isdecimal():
         return ""

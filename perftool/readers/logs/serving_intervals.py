@@ -20,13 +20,13 @@ _DRAFTS_V0 = "Speculative metrics: "
 _ITERATION = "iteration elapsed time: "
 # All servers print the rate at which they generate tokens, in various forms.
 _RATES = ("gen throughput", "generation throughput")
-# Only a server prints these, so a line with one of them is its own behind any prefix.
+# Only a server prints these, so a line with one of them is the server's own, whatever its prefix.
 _DISTINCT = (_VLLM, _ITERATION, "gen throughput (token/s): ", "Avg generation throughput: ")
 CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION, *_RATES)
 # SGLang's scheduler printed "Decode batch. #running-req" at first. Later versions print "Decode batch, #running-req",
 # some of them with the number of the call: "Decode batch [7], #running-req".
 _SGLANG_LINE = rf"{_SGLANG}(?: \[\d+\])?[.,] #"
-# What the line itself says, not a text of a client that it quotes.
+# What the line itself says, not a client's text that it quotes.
 _LOAD = Beginning(
     rf"(?:Engine \d+: |\d+ Engines Aggregated: )?(?:Avg |{_DRAFTS}|{_DRAFTS_V0}|Iteration\()|{_SGLANG_LINE}"
 )
@@ -44,8 +44,8 @@ _ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
 
 
 class _Value(NamedTuple):
-    """A number in a line of statistics: the label before it, the text behind it, and the factor that converts it to the
-    unit of its field. A count has no factor. ``always``: whether all versions of the server print it, and once."""
+    """A number in a line of statistics: the label before it, the text after it, and the factor that converts it to the
+    unit of its field. A count has no factor. ``always``: whether all versions of the server print it exactly once."""
 
     label: re.Pattern[str]
     behind: str = ""
@@ -130,8 +130,8 @@ class IntervalScanner:
             self._note_damage(line)
 
     def reading(self) -> LogReading:
-        """All intervals and iterations so far. Statistics in an unknown form are reported, because those that are known
-        may be a part of all."""
+        """All intervals and iterations so far. Statistics in an unknown form are reported, because the known statistics
+        may be only some of them."""
         if self._unknown is not None:
             self._tally.note(
                 "unknown statistics", "a server's statistics are in a form that is not read", self._unknown

@@ -33,10 +33,10 @@ def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
 
 
 def first_and_last(pages: Iterable[MetricsPage]) -> tuple[MetricsPage, MetricsPage] | None:
-    """The pages that are used; None if there is no page. The last one is that with the most output tokens. Pages that
-    cannot precede it come from another server, or from before or after a restart.
+    """The pages that are used; None if there is no page. The last page is the one with the most output tokens. Pages
+    that cannot precede it come from another server, or from before or after a restart.
     """
-    # Between two pages, a server may have read prompts only.
+    # Between two pages, a server may have only read prompts.
     ordered = sorted(pages, key=lambda page: (page.totals.get("output_tokens", 0), sum(page.totals.values())))
     if not ordered:
         return None

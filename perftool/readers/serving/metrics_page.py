@@ -76,7 +76,7 @@ _LONGEST_SETTING = 200
 
 
 def is_page(lines: Iterable[str]) -> bool:
-    """Whether a text is the metrics page of a known server."""
+    """Whether the file with these lines is the metrics page of a known server."""
     return any(_OF_SERVER.match(line) for line in lines)
 
 
@@ -98,8 +98,8 @@ class _Page:
     """Collects the values of a page from its lines, fed in order.
 
     ``samples`` are values by name and labels. ``histograms`` are the labels of buckets, without their bounds, and
-    ``engines`` the engines with a value, both by name. Names of which a value is missing are ``unknown``. ``servers``
-    and ``described`` show whether the file consists of several pages.
+    ``engines`` the engines with a value, both by name. Names that lack a value are in ``unknown``. ``servers`` and
+    ``described`` show whether the file consists of several pages.
     """
 
     tally: IssueTally

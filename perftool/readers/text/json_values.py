@@ -22,7 +22,7 @@ def number(value: object, below: float = inf, *, signed: bool = False) -> int | 
 
 
 def text(value: object) -> str | None:
-    """``value`` if it is a string that is not empty; otherwise None. Long texts are truncated, because many entries of
-    a file may repeat them.
+    """``value`` if it is a string that is not empty; otherwise None. Long strings are truncated, because many entries
+    of a file may repeat them.
     """
     return value[:LONGEST_TEXT] if isinstance(value, str) and value else None

@@ -116,7 +116,7 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
 
 
 def own_words(message: str) -> str:
-    """The part of ``message`` that the program itself wrote. Text of a user follows the first quotation mark; the name
+    """The part of ``message`` that the program itself wrote. A user's text follows the first quotation mark; the name
     that a client gave its request follows the word "request"."""
     quoted = _QUOTED.search(message)
     return message[: quoted.start()] if quoted else message

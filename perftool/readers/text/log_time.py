@@ -18,7 +18,8 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no date. Other texts give None.
+    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no date. Any other string gives
+    None.
 
     The time zone is unknown, so the clock is assumed to be UTC, and only differences are exact. A date without a year
     is one of 1972.

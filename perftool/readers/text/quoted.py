@@ -1,4 +1,4 @@
-"""Finds JSON strings in texts of any length.
+"""Finds JSON strings in text of any length.
 
 A regular expression such as ``(?:[^"\\\\]|\\\\.)*`` keeps a state for every character, which takes 120 times the memory
 of the text. These patterns keep a state per escape, and match at most a thousand escapes at a time.

@@ -51,7 +51,7 @@ _TAIL_CANDIDATES = 2000
 # Metadata has a few thousand values. Metadata with more than a million could take gigabytes, so it is not read.
 _MOST_TOKENS = 1_000_000
 # The beginning of the text after the closing bracket of the events. Text that begins otherwise is not parsed. The total
-# length of the texts examined is limited to _TAIL_WORK times the length of the input.
+# length of the text examined is limited to _TAIL_WORK times the length of the input.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 

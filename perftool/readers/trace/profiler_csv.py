@@ -133,14 +133,14 @@ def is_profiler_csv(path: str) -> bool:
 
 
 def stated_device(path: str) -> str:
-    """The device in the first row of the profiler's CSV at ``path``, or an empty text if it names none."""
+    """The device in the first row of the profiler's CSV at ``path``, or an empty string if it names none."""
     header, first = _first_lines(path)
     columns = [column.strip() for column in header.lstrip("\ufeff").split(",")]
     return dict(zip(columns, _cells(first), strict=False)).get("Device", "").strip()
 
 
 def _first_lines(path: str) -> tuple[str, str]:
-    """The first two lines of a file, or two empty texts if it cannot be read."""
+    """The first two lines of a file, or two empty strings if it cannot be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD)

@@ -23,7 +23,8 @@ from perftool.readers.trace.time_text import unquote_times
 # events.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
-# Earlier annotations that are longer, in total or one of them, stay in the copy, to bound the memory.
+# Earlier annotations stay in the copy if all of them together, or one of them, are longer than this. That bounds the
+# memory.
 _LONGEST_OWN, _LONGEST_EVENT = 128 << 20, 1 << 20
 _MOST_TRIES = 8
 _SPACE = b" \t\r\n"

@@ -31,7 +31,7 @@ _WORDS = {
     "compile": "compiling takes {own} in such a step, compared with {usual} on {others}",
     "host": "its device waits {own} for its host in such a step, compared with {usual} on {others}",
 }
-# Texts for runs whose device is the CPU.
+# Wording for runs on the CPU.
 _CPU_WORDS = {
     "compute": "its ops compute for {own} in such a step, compared with {usual} on {others}",
     "host": "no op computes on it for {own} in such a step, compared with {usual} on {others}",

@@ -30,17 +30,13 @@ class Arrivals:
     earlier arrivals of the same rank, or NONE.
 
     ``own``: the last arrival at a collective that blocked the rank. The rank is ready ``own_lag`` ns after that
-    collective ends, or after time 0 if ``own`` is NONE.
-    ``before``: the arrival at the collective behind which this arrival's collective queued. That collective ended
-    ``before_lag`` ns before this one started.
-    ``lane``: the previous arrival in the same process group.
-    ``work``: how long, in ns, the rank worked (was not blocked by a collective) since it was ready for its previous
-    collective.
-    ``excess``: how much longer that is than on the median rank with the same role.
-    ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
+    collective ends, or after time 0 if ``own`` is NONE. ``before``: the arrival at the collective that this arrival's
+    collective was queued behind. That collective ended ``before_lag`` ns before this one started. ``lane``: the
+    previous arrival in the same process group. ``work``: how long, in ns, the rank worked (was not blocked by a
+    collective) since it was ready for its previous collective. ``excess``: how much longer that is than on the median
+    rank with the same role. ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
     ``left``: the place in the rank's work at which ``own`` ended, as a position in ``order``. The fraction is a share
-    of the work before the next arrival.
-    ``causes``: the work and the excess due to each of CAUSES.
+    of the work before the next arrival. ``causes``: the work and the excess due to each of CAUSES.
     """
 
     rank: Int64s

@@ -56,7 +56,7 @@ def asset(name: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Escape control characters in texts, including those that reverse the text direction."""
+    """Escape control characters in text, including those that reverse the text direction."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return one_line(value)
     return value

@@ -129,7 +129,7 @@ def _shown_source(source: Source) -> ShownSource:
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """Format the evidence as labels and values with units. Leave out records, and texts that the message already
+    """Format the evidence as labels and values with units. Leave out records, and strings that the message already
     contains."""
     rows = []
     for key, value in finding.evidence.items():

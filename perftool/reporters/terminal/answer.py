@@ -184,7 +184,7 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
 
 
 def _awaited(findings: Sequence[Finding]) -> str:
-    """Return the subject of a finding about a rank that others wait for; otherwise an empty text."""
+    """Return the subject of a finding about a rank that others wait for; otherwise an empty string."""
     first = findings[0]
     return f": {one_line(first.subject)}" if len(findings) == 1 and first.late_ranks else ""
 
