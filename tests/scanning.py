@@ -1,4 +1,4 @@
-"""Runs a reader on a whole text. The program itself passes log lines and CSV rows to its readers one by one."""
+"""Runs a reader on a whole input. The program itself passes log lines and CSV rows to its readers one by one."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class DevicePart(EventSink):
         named: bool = True,
         **args: Value,
     ) -> Event:
-        """Add an event on one lane. ``recipe`` 0 means no recipe; the lane gets no name unless ``named``."""
+        """Add an event on one lane. ``recipe`` 0 means no recipe; the lane gets no name unless ``named`` is set."""
         tid = LANES[self.device][engine].tid(lane)
         if named:
             self.lane(engine, lane)

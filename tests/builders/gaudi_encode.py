@@ -15,8 +15,8 @@ _TAIL_KEYS = ("traceName",)
 class Document:
     """A whole trace: its top-level fields and its events, in the order of the writer.
 
-    Unless ``escaped``, quotes in the bridge's strings stay bare. ``absolute_us`` is added to all times in Kineto's
-    layout.
+    Unless ``escaped`` is set, quotes in the bridge's strings stay bare. ``absolute_us`` is added to all times in
+    Kineto's layout.
     """
 
     top: Mapping[str, object]

@@ -44,7 +44,9 @@ class Snapshot:
 
 
 def json_file(snapshots: Iterable[Snapshot], *, closed: bool = True) -> str:
-    """A JSON metrics file. Unless ``closed``, its closing bracket is missing, as if the process had been killed."""
+    """A JSON metrics file. Unless ``closed`` is set, its closing bracket is missing, as if the process had been
+    killed.
+    """
     records = [json.dumps(record) for snapshot in snapshots for record in snapshot.records()]
     return "[" + ",\n".join(records) + ("]\n" if closed else "")
 

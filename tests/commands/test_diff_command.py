@@ -231,7 +231,7 @@ def test_the_gate_fails_if_device_work_is_missing(run: Run, durs_us: tuple[int |
 
 
 def with_launches(name: str, kernels: int, step_us: int = 1000, *, steps: int = 10, around: Sequence[str] = ()) -> str:
-    """Write a trace with ten launches in each step, of which the first ``kernels`` have a kernel. Calls named
+    """Write a trace with ten launches in each step. Only the first ``kernels`` of them have a kernel. Calls named
     ``around`` enclose the last two launches.
     """
     events = []
@@ -375,8 +375,8 @@ def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -
 
 
 def annotated(name: str, *, outer: bool) -> str:
-    """Write a trace with 20 calls of ``micro_batch``. If ``outer``, each pair of them is inside one of 10 calls of
-    ``train_step``.
+    """Write a trace with 20 calls of ``micro_batch``. If ``outer`` is set, each pair of them is inside one of 10 calls
+    of ``train_step``.
     """
     events = []
     for number in range(20):
@@ -462,7 +462,7 @@ def test_a_kernel_as_long_as_the_recording_hides_no_slow_steps(run: Run, until: 
 
 
 def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: bool = True) -> list[dict[str, Any]]:
-    """Steps of ``dur_us`` with one op each and, if ``on_device``, one kernel."""
+    """Steps of ``dur_us`` with one op each and, if ``on_device`` is set, one kernel."""
     events: list[dict[str, Any]] = []
     for number in range(first, first + count):
         events += [step(number, at, dur_us), x("aten::mm", at + 1, dur_us - 2)]

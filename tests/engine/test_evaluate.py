@@ -1,4 +1,4 @@
-"""Which rules apply, what they find, and the texts and the order of the findings."""
+"""Which rules apply, what they find, and the wording and the order of the findings."""
 
 from __future__ import annotations
 

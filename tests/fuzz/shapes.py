@@ -369,7 +369,7 @@ def _distances(number: Callable[[int], int]) -> bytes:
 
 
 def _slices(number: Callable[[int], int]) -> bytes:
-    """Products of which a slice is used. The products and their backward functions have the sequence number ``number``,
+    """Products whose results are sliced. The products and their backward functions have the sequence number ``number``,
     and the last product contains an op for each of them."""
     count, events = 2_000, _steps(3, 200_000)
     events += [x("aten::add", 20 * count + 5 * at + 1, 3) for at in range(count)]

@@ -150,7 +150,7 @@ def _deepened(random: Random, data: bytes, depth: int) -> bytes:
 
 
 def words(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Swap, drop or repeat words and symbols of a text (SQL or a log), or insert some from another text."""
+    """Swap, drop or repeat words and symbols of some text (SQL or a log), or insert some from other text."""
     found = list(_WORD.finditer(data))
     if len(found) < 3:
         return data

@@ -42,7 +42,7 @@ CUT = ("cut off", 1, None)
 OTHERS = [("unknown events", 1, None)]
 TWICE = [("repeated keys", 1, None)]
 
-# For each text between two intact events, the names that are read and the message.
+# For each piece of text between two intact events, the names that are read and the message.
 DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
     "control character": (event(b"x\x01y"), ["a", "x\x01y", "b"], MENDED),
     "line break in a name": (event(b"x\ny"), ["a", "x\ny", "b"], MENDED),

@@ -70,7 +70,7 @@ def test_a_second_copy_replaces_what_the_first_added(case: str) -> None:
     assert copy(first) == before + b",\n" + OURS + after
 
 
-# Texts that contain the start of our events, although we have not added any events to them.
+# Strings that contain the start of our events, although we have not added any events to them.
 NOT_OURS = {
     "an event of the run": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2},' + B + b"]",
     "the last event": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2}]',

@@ -20,7 +20,8 @@ BEGIN = 1_000_000
 
 @dataclass(frozen=True)
 class Part:
-    """The ``work`` before a collective of the ranks in ``group``, in ns, by rank of the run and by cause.
+    """The ``work`` of the ranks in ``group`` before their collective, in ns, by the rank's number in the run and by
+    cause.
 
     The collective takes ``wire`` ns once all ranks have arrived. If ``waits`` is true, the ranks wait for it.
     """

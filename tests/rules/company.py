@@ -155,7 +155,7 @@ def _unlike(cases: Sequence[Case], outcomes: Iterator[Outcome], folder: Path) ->
 
 
 def _as_rank_0(finding: Finding) -> Finding:
-    """``finding`` with the texts that it would have if the run had only one rank."""
+    """Return ``finding`` with the wording that it would have if the run had only one rank."""
 
     def renamed(value: Any) -> Any:
         return value.replace(f"rank {finding.rank}", "rank 0") if isinstance(value, str) else value
