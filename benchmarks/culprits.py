@@ -87,7 +87,7 @@ def hard_cases() -> Iterator[Case]:
 
 @cache
 def truth(layout: Layout, steps: int) -> float:
-    """The time of a step without any trouble, in us."""
+    """Return the time of a step without any trouble, in us."""
     return simulate(layout, steps=steps).step_us
 
 

@@ -230,7 +230,7 @@ def versions(options: Options) -> str:
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None, Path | None]:
-    """The options, the folder for large files and the file to write."""
+    """Return the options, the folder for large files and the file to write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", type=Path, action="append", help="trace to grow, once or more (default: a sample)")
     parser.add_argument("--sizes", default="190", help="MB, separated by commas (default: 190)")
