@@ -24,7 +24,7 @@ ROOT = Path(perftool.__file__).parent.parent
 
 
 def healthy() -> list[Event]:
-    """Two steps of 1 ms in which the device works 96 % of the time."""
+    """Return two steps of 1 ms in which the device works 96 % of the time."""
     events = []
     for number, at in enumerate((1000, 2000), 1):
         events += [

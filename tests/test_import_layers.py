@@ -59,7 +59,9 @@ def part(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """The full names of all imports in ``path``, including those inside functions and those for type checking."""
+    """Return the full names of all imports in ``path``, including those inside functions and those for type
+    checking.
+    """
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -71,7 +73,7 @@ def imports(path: Path) -> set[str]:
 
 
 def wrong_imports(path: Path) -> list[str]:
-    """The imports of ``path`` that go up or sideways, or that load a library where this is not allowed."""
+    """Return the imports of ``path`` that go up or sideways, or that load a library where this is not allowed."""
     here = part(path)
     wrong = []
     for name in sorted(imports(path)):

@@ -30,7 +30,7 @@ class FakeClock(Clock):
         return super().time(run, repeats) or 1.0
 
     def taking(self, name: str, seconds: Iterator[float]) -> Callable[[], None]:
-        """A form whose successive runs take ``seconds``."""
+        """Return a form whose successive runs take ``seconds``."""
 
         def run() -> None:
             self.ran += name

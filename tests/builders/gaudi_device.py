@@ -98,7 +98,7 @@ class DevicePart(EventSink):
             self.device_op(engine, name, at, dur, lane=lane, **more)
 
     def busy(self, *engines: str) -> list[Interval]:
-        """The intervals of real work on the lanes of ``engines``, or of all engines if none are given."""
+        """Return the intervals of real work on the lanes of ``engines``, or of all engines if none are given."""
         return [
             (event.ts_ns, event.end_ns)
             for event in self.events

@@ -269,7 +269,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
 
 def asked(address: str, **headers: str) -> urllib.request.Request:
-    """A request from the Perfetto UI, unless ``headers`` states another origin."""
+    """Return a request from the Perfetto UI, unless ``headers`` states another origin."""
     return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
 
 

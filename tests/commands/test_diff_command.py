@@ -105,7 +105,7 @@ def folder_of(name: str, *ranks: bytes, suffix: str = "") -> str:
 
 
 def rank_of(rank: int, step_us: int, count: int = 10, first: int = 0) -> bytes:
-    """A trace of ``rank`` with ``count`` steps, which are numbered from ``first``."""
+    """Return a trace of ``rank`` with ``count`` steps, which are numbered from ``first``."""
     events = [
         part
         for number in range(count)
@@ -472,7 +472,7 @@ def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: b
 
 
 def late_work(number: int, name: str, at: int, end: int, call: str = "cudaLaunchKernel") -> list[dict[str, Any]]:
-    """A call, and the work that it launches on a separate stream and that lasts until ``end``."""
+    """Return a call, and the work that it launches on a separate stream and that lasts until ``end``."""
     return [runtime(call, at, 2, 900 + number), kernel(name, at + 3, end - at - 3, 900 + number, stream=20 + number)]
 
 
@@ -520,7 +520,7 @@ def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(
 
 
 def compiling(count: int, warm_up: int, slow_us: int = 200_000) -> bytes:
-    """A run of ``count`` steps of 20 ms. Its first ``warm_up`` steps compile, and take ``slow_us``."""
+    """Return a run of ``count`` steps of 20 ms. Its first ``warm_up`` steps compile, and take ``slow_us``."""
     events, at = [], 0
     for number in range(count):
         dur = slow_us if number < warm_up else 20_000

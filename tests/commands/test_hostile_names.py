@@ -140,8 +140,8 @@ def test_every_format_of_every_command_is_checked() -> None:
 
 
 def _busy_trace() -> bytes:
-    """A trace of a busy CPU. Its verdict names the largest op and two annotations, and says where the loader spends its
-    time.
+    """Return a trace of a busy CPU. Its verdict names the largest op and two annotations, and says where the loader
+    spends its time.
     """
     name, events = "q\nforged \u202e", []
     for number in range(4):

@@ -60,7 +60,7 @@ def prepare(folder: Path) -> None:
 
 
 def chosen() -> list[tuple[str, ...]]:
-    """The shown commands, sorted so that a baseline is written before it is used.
+    """Return the shown commands, sorted so that a baseline is written before it is used.
 
     If several commands differ only in the names of recordings, only one of them is kept.
     """

@@ -299,7 +299,7 @@ def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.Monk
 
 
 def rule(code: str, sql: str) -> Rule:
-    """A rule with scope "rank" and the query ``sql``."""
+    """Return a rule with scope "rank" and the query ``sql``."""
     pattern = next(rule for rule in RULES if rule.code == "TRC106")
     return replace(pattern, code=code, sql=sql, message="said", needs=(), params=())
 

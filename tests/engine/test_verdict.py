@@ -216,8 +216,8 @@ def context_of(path: Path) -> str:
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
-    """``count`` steps of 4 ms on the CPU. Every second step instead takes ``long`` us, and does ``work`` after its
-    first 4 ms.
+    """Return ``count`` steps of 4 ms on the CPU. Every second step instead takes ``long`` us, and does ``work`` after
+    its first 4 ms.
     """
     events, ts = [], 0.0
     for number in range(count):

@@ -96,7 +96,7 @@ def routed_tokens():
 
 
 def expected_mixture(x, table, weights, w1, w2, w3):
-    """The result of running every expert on every token and summing those routed to a token by their weights."""
+    """Return the result of running every expert on every token and summing those routed to a token by their weights."""
     everything = torch.stack([(F.gelu(x @ a) * (x @ b)) @ c for a, b, c in zip(w1, w2, w3, strict=True)], dim=1)
     picked = everything.gather(1, table[:, :, None].expand(-1, -1, HIDDEN))
     return (picked * weights[:, :, None]).sum(1)

@@ -20,7 +20,7 @@ from perftool.readers.files.stream import COMPRESSED_BLOCK
 
 
 def event(name: bytes, args: bytes = b"") -> bytes:
-    """An event with ``name`` as raw bytes, which are not escaped."""
+    """Return an event with ``name`` as raw bytes, which are not escaped."""
     tail = b',"args":' + args if args else b""
     return b'{"ph":"X","cat":"cpu_op","name":"' + name + b'","pid":1,"tid":1,"ts":1,"dur":2' + tail + b"}"
 
@@ -248,7 +248,9 @@ def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
 
 
 def whole_events(cut: bytes) -> tuple[int, bool]:
-    """The number of complete events in ``cut``, counted character by character, and whether their array is closed."""
+    """Return the number of complete events in ``cut``, counted character by character, and whether their array is
+    closed.
+    """
     depth, inside, escaped, count, closed = 0, False, False, 0, False
     for char in cut.decode(errors="ignore"):
         if inside:

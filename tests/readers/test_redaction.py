@@ -84,7 +84,7 @@ secrets = st.lists(st.text(PLAIN, min_size=8, max_size=12), min_size=1, max_size
 
 @st.composite
 def spelled(draw: st.DrawFn, text: str) -> str:
-    """``text`` as a JSON string, with or without an escape for each character."""
+    """Return ``text`` as a JSON string, with or without an escape for each character."""
     written = ""
     for letter in text:
         codes = letter.encode("utf-16-be").hex()

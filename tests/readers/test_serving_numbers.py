@@ -48,7 +48,7 @@ vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="0",
 
 
 def _starts(at: float | None = None) -> frozenset[tuple[str, float]]:
-    """The start of the only engine of a server."""
+    """Return the start of the only engine of a server."""
     return frozenset([("", at)] if at is not None else [])
 
 

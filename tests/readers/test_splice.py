@@ -25,7 +25,7 @@ A, B = (orjson.dumps(x(name, 1, 2)) for name in "ab")
 
 
 def copy(data: bytes, added: tuple[bytes, ...] = (OURS,)) -> bytes:
-    """A copy of ``data`` with ``added`` inserted by the program."""
+    """Return a copy of ``data`` with ``added`` inserted by the program."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_bytes(data)

@@ -24,12 +24,12 @@ def whole(*events: Event) -> Model:
 
 
 def launched(number: int, ts: float, start: float, dur: float, **args: object) -> list[Event]:
-    """A launch of 5 us and its kernel."""
+    """Return a launch of 5 us and its kernel."""
     return [runtime("cudaLaunchKernel", ts, 5, number), kernel("k", start, dur, number, **args)]
 
 
 def steps_of(body: list[Event], count: int = 4, length: float = LONG) -> list[Event]:
-    """``count`` equal steps of ``length`` us."""
+    """Return ``count`` equal steps of ``length`` us."""
     events: list[Event] = []
     for number in range(count):
         events.append(step(number, number * length, length))

@@ -74,7 +74,7 @@ def without(*keys: str) -> Callable[[Events], Events]:
 
 
 def without_machine(whole: Trace) -> Trace:
-    """The recording without its device, its processor and the load of the cores."""
+    """Return the recording without its device, its processor and the load of the cores."""
     told = ("deviceProperties", "perftoolRecording")
     return {key: value for key, value in whole.items() if key not in told and "version" not in key.lower()}
 
