@@ -161,8 +161,8 @@ def _run(ending: Ending) -> None:
 
 
 def _full_disk_reason(error: BaseException | None) -> str | None:
-    """The reason if ``error`` means that the disk is full; otherwise None. Libraries wrap or quote the system's error,
-    so its causes and their messages are searched, too."""
+    """Return the reason if ``error`` means that the disk is full; otherwise, return None. Libraries wrap or quote the
+    system's error, so its causes and their messages are searched, too."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)

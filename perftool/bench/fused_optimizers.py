@@ -38,7 +38,9 @@ _RATE = _EETA = 1.0
 
 
 def _with_torch_forms(torch_class: Any, our_class: Any, **options: Any) -> Ways:
-    """The class of torch.optim with its default loop over tensors, our class, and torch's class with fused=True."""
+    """Return the class of torch.optim with its default loop over tensors, our class, and torch's class with
+    fused=True.
+    """
     name = f"torch.optim.{torch_class.__name__}"
     return {
         "naive": (name, partial(torch_class, **options)),
@@ -82,7 +84,7 @@ def _optimizer(ways: Ways, form: FormName, setting: Setting) -> Form:
 
 
 def _average(form: FormName, setting: Setting) -> Form:
-    """A loop over the model's tensors, FusedEMA, or torch's foreach ops."""
+    """Return a loop over the model's tensors, FusedEMA, or torch's foreach ops."""
     ways: dict[FormName, tuple[type[PlainEMA] | type[FusedEMA], str]] = {
         "naive": (PlainEMA, "mul_ and add_ for each tensor"),
         "advised": (FusedEMA, "FusedEMA"),
@@ -124,7 +126,7 @@ def _clip(form: FormName, setting: Setting) -> Form:
 
 
 def _functional(form: FormName, setting: Setting) -> Form:
-    """The functional AdamW of torch, with its defaults or its fused kernel, or distributed.FusedAdamW."""
+    """Return the functional AdamW of torch, with its defaults or its fused kernel, or distributed.FusedAdamW."""
     weights = weights_of(setting)
     params: list[torch.Tensor] = list(weights)
     options: dict[str, Any] = {"lr": 1e-3, "eps": 0.0, "weight_decay": _DECAY}
@@ -143,7 +145,7 @@ def _functional(form: FormName, setting: Setting) -> Form:
 
 
 def _moments(form: FormName, setting: Setting) -> Form:
-    """A new FusedAdamW and its first step, which creates its state."""
+    """Return a new FusedAdamW and its first step, which creates its state."""
     weights = weights_of(setting)
     dtype = None if form == "naive" else torch.bfloat16
     kept: list[FusedAdamW] = []

@@ -98,7 +98,7 @@ def _require_target(trace: str, output_file: str | None, show: bool) -> None:
 
 
 def _stem(trace: str) -> str:
-    """The name of ``trace`` without its endings, shortened so that an ending can be appended."""
+    """Return the name of ``trace`` without its endings, shortened so that an ending can be appended."""
     name = Path(trace).name
     for suffix in (".gz", ".zst", ".json"):
         name = name.removesuffix(suffix)

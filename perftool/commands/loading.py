@@ -105,11 +105,11 @@ class Commands(_Answering, TyperGroup):
         self._only_listed = False
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options given before a command, or without a command."""
+        """Return the options given before a command, or without a command."""
         return skip_conversion(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, in help order."""
+        """Return the names of all commands, in help order."""
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -328,7 +328,7 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
 
 
 def _name(task: Path) -> str:
-    """The name of the thread or process whose folder in /proc is ``task``."""
+    """Return the name of the thread or process whose folder in /proc is ``task``."""
     return (task / "comm").read_text(encoding="utf-8", errors="replace").strip()
 
 

@@ -232,7 +232,7 @@ def _times(op: _Op, bf16: bool, has_time: Callable[[float], bool]) -> dict[str, 
 
 
 def _call(op: _Op, way: _Way) -> Callable[[], object]:
-    """A call of ``op``, computed in the given ``way``. With BF16, it includes the casts of weights."""
+    """Return a call of ``op``, computed in the given ``way``. With BF16, it includes the casts of weights."""
     described = zip(op.dims, op.strides, op.types, op.values, strict=True)
     arguments = [_argument(op, way, *argument) for argument in described]
     named = _NAMED.get(op.name, ())

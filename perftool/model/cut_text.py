@@ -7,7 +7,7 @@ CUT = "…"
 
 
 def cut_text(text: str, most: int) -> str:
-    """``text``, or its start and a mark if it is longer than ``most`` characters. The SQL macro of this name does the
-    same.
+    """Return ``text``, or its start and a mark if it is longer than ``most`` characters. The SQL macro of this name
+    does the same.
     """
     return text if len(text) <= most else text[: most - 1] + CUT

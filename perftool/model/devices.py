@@ -63,13 +63,13 @@ class DeviceFacts:
 
 @cache
 def known_devices() -> tuple[DeviceFacts, ...]:
-    """All devices in ``devices.toml``."""
+    """Return all devices in ``devices.toml``."""
     return tuple(map(_device, tomli.loads(_FILE.read_text(encoding="utf-8"))["device"]))
 
 
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
-    """The device that a trace calls ``spelling``; None if there is no exact match, and for a partition, because its
-    rates are unknown.
+    """Return the device that a trace calls ``spelling``, or None if there is no exact match, and for a partition,
+    because its rates are unknown.
 
     A partition is recognised by ``memory_bytes``, the memory stated in the trace.
     """
@@ -81,8 +81,8 @@ def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts |
 
 
 def device_named(text: str) -> DeviceFacts | None:
-    """The device that a user calls ``text``: the device with this exact name, or the first device whose name contains
-    all words of ``text`` (H100, A100 PCIe).
+    """Return the device that a user calls ``text``: the device with this exact name, or the first device whose name
+    contains all words of ``text`` (H100, A100 PCIe).
 
     At least one word must contain a digit, because a vendor's name alone does not identify a device.
     """

@@ -67,7 +67,7 @@ def is_library(file: str) -> bool:
 
 
 def package_of(file: str) -> str:
-    """The first part of the path ``file``; for a relative path, its package or module."""
+    """Return the first part of the path ``file``; for a relative path, its package or module."""
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
     return parts[0].removesuffix(".py") if parts else ""
 

@@ -121,7 +121,9 @@ class Finding:
 
 
 def included_in(first: Finding, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings whose time the total gain of ``first`` includes: ``first``, and others of its rank with its fix."""
+    """Return the findings whose time the total gain of ``first`` includes: ``first``, and others of its rank with its
+    fix.
+    """
     if not first.fix_gain:
         return [first]
     same = (first.code, first.rank, first.short_fix)
@@ -129,7 +131,7 @@ def included_in(first: Finding, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def sum_of(findings: Iterable[Finding]) -> Gain | None:
-    """The sum of the gains of ``findings``; None if none has a gain. The sum is a prediction if all gains are
+    """Return the sum of the gains of ``findings``, or None if none has a gain. The sum is a prediction if all gains are
     predicted."""
     gains = [found.gain for found in findings if found.gain]
     if not gains:
@@ -229,7 +231,7 @@ class Run:
 
 
 def step_word(steps_from: str | None) -> str:
-    """The word for a step in a run whose steps are separated by the signal ``steps_from``."""
+    """Return the word for a step in a run whose steps are separated by the signal ``steps_from``."""
     return "iteration" if steps_from == "iteration" else "step"
 
 
@@ -417,7 +419,7 @@ class Report:
         return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
-        """An HTML fragment for notebooks; None if the hook is not set, so that notebooks show text."""
+        """Return an HTML fragment for notebooks, or None if the hook is not set, so that notebooks show text."""
         view = type(self).notebook_view
         return None if view is None else view(self)
 

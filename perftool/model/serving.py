@@ -91,7 +91,7 @@ class ClientResult:
         return self.value("requests")
 
     def value(self, name: str) -> float:
-        """The first number called ``name``; 0 if there is none."""
+        """Return the first number called ``name``, or 0 if there is none."""
         return next((one.value for one in self.numbers if one.name == name), 0)
 
 

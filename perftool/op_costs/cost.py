@@ -26,10 +26,10 @@ class Cost:
 
 
 def moved(*tensors: Tensor) -> int:
-    """The total size of ``tensors`` in bytes."""
+    """Return the total size of ``tensors`` in bytes."""
     return total(tensors)
 
 
 def total(tensors: Iterable[Tensor]) -> int:
-    """The total size of ``tensors`` in bytes."""
+    """Return the total size of ``tensors`` in bytes."""
     return sum(one.bytes for one in tensors)

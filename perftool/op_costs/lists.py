@@ -42,7 +42,7 @@ class _Foreach:
 
 
 def _optimizer(call: Call, written: tuple[int, ...], read_only: tuple[int, ...], per_element: int) -> Cost:
-    """The cost of an optimizer that updates the lists at positions ``written`` and reads those at ``read_only``.
+    """Return the cost of an optimizer that updates the lists at positions ``written`` and reads those at ``read_only``.
 
     The first list contains the parameters. Lists that the optimizer does not use (momentum, maxima) are empty.
     """

@@ -224,7 +224,7 @@ def is_secret_number(name: str, digits: str) -> bool:
 
 
 def secrets_in(text: str) -> Iterator[Found]:
-    """The secrets in ``text``, which may overlap."""
+    """Yield the secrets in ``text``, which may overlap."""
     if len(text) < SHORTEST:
         return
     # The system separates the arguments of a process by NUL.
@@ -292,7 +292,7 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _begun_in(text: str) -> Iterator[Found]:
-    """The truncated keys and tokens in ``text``."""
+    """Yield the truncated keys and tokens in ``text``."""
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
@@ -363,7 +363,7 @@ def _named_in(text: str) -> Iterator[Found]:
 
 
 def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
-    """The start of the value at ``at``, and the quote before it (or an empty string)."""
+    """Return the start of the value at ``at``, and the quote before it (or an empty string)."""
     below = _NEXT_LINE.match(text, at)
     at = below.end() if below else at
     quote = (_PREFIXED if certain else _QUOTE).match(text, at)
@@ -373,8 +373,8 @@ def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str, certain: bool) -> int:
-    """The end of the quoted value at ``start``. If it is ``certain`` that this is a secret, it may have any length and
-    contain quotes after backslashes."""
+    """Return the end of the quoted value at ``start``. If it is ``certain`` that this is a secret, it may have any
+    length and contain quotes after backslashes."""
     limit = len(text) if certain else start + _LONGEST + 1
     end = text.find(quote, start, limit)
     while certain and end > start and text[end - 1] == "\\":
@@ -383,8 +383,8 @@ def _closed(text: str, start: int, quote: str, certain: bool) -> int:
 
 
 def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
-    """The last position where a value may end: the end of its line. Its name is at ``name``, and the value at ``start``
-    seems to end at ``end``.
+    """Return the last position where a value may end: the end of its line. Its name is at ``name``, and the value at
+    ``start`` seems to end at ``end``.
 
     There are more forms of quotes, escapes and lists than this module knows, so any part of the line may belong to the
     value. The next lines also belong to it if they are indented more than the line of the name, are items of a YAML
@@ -416,7 +416,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _bare_end(text: str, start: int) -> int:
-    """The end of the unquoted value at ``start``. A space ends it; commas and closing brackets just before that are not
-    part of it."""
+    """Return the end of the unquoted value at ``start``. A space ends it; commas and closing brackets just before that
+    are not part of it."""
     bare = _BARE.match(text, start)
     return start + len(bare[0].rstrip(",)]}")) if bare else start

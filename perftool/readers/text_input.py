@@ -58,7 +58,7 @@ def sniff_input(source: Source) -> Sniffed:
 
 
 def _document(path: str) -> TextForm | None:
-    """The form of a file that is a single document or an archive, or None for lines of text."""
+    """Return the form of a file that is a single document or an archive, or None for lines of text."""
     if is_bundle(path):
         return "bundle"
     with ByteStream(path) as stream:

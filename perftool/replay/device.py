@@ -62,8 +62,8 @@ def lane_order(recording: Recording) -> Order:
 
 
 def _since_launch(recording: Recording) -> Int64s:
-    """How long after its launch each task started, beyond the shortest such delay, in ns, or the largest integer if the
-    launch is unknown."""
+    """Return how long after its launch each task started, beyond the shortest such delay, in ns, or the largest integer
+    if the launch is unknown."""
     tasks, calls = recording.tasks, recording.launches
     late = np.full(len(tasks), np.iinfo(np.int64).max)
     known = np.flatnonzero(tasks.launch != NONE)
@@ -72,7 +72,7 @@ def _since_launch(recording: Recording) -> Int64s:
 
 
 def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
-    """The last task on each ``lane`` to end by ``time``, or NONE if there is none."""
+    """Return the last task on each ``lane`` to end by ``time``, or NONE if there is none."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
     # Use positions instead of ns in the keys, which would overflow if a clock jumps by years.
@@ -154,8 +154,8 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
 
 
 def _cross_stream_waits(recording: Recording) -> Int64s:
-    """The collectives with a known launch, and the first task that a thread launches after each call that makes a
-    stream wait (cudaStreamWaitEvent and the like)."""
+    """Return the collectives with a known launch, and the first task that a thread launches after each call that makes
+    a stream wait (cudaStreamWaitEvent and the like)."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
     wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]

@@ -55,7 +55,7 @@ class Links:
 
     @classmethod
     def together(cls, parts: Sequence[Links]) -> Links:
-        """All links of ``parts``."""
+        """Return all links of ``parts``."""
         return cls(
             np.concatenate([part.source for part in parts]),
             np.concatenate([part.target for part in parts]),
@@ -64,5 +64,5 @@ class Links:
         )
 
     def where(self, kept: Bools) -> Links:
-        """The links that the mask ``kept`` selects."""
+        """Return the links that the mask ``kept`` selects."""
         return Links(self.source[kept], self.target[kept], self.lag[kept], self.kind[kept])

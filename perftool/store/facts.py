@@ -13,7 +13,7 @@ _MOST_UNITS = 100_000
 
 
 def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
-    """One row per fact about each known device and the user's own device, if there is one."""
+    """Return one row per fact about each known device and the user's own device, if there is one."""
     rows: list[tuple[Any, ...]] = []
     known = known_devices()
     for device in known if own is None or own in known else (*known, own):
@@ -39,8 +39,8 @@ def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
 def named_devices(
     metadata: Mapping[int, Mapping[str, Any]], chosen: DeviceFacts | None = None
 ) -> list[tuple[Any, ...]]:
-    """The devices that the ``metadata`` of each rank lists; their facts are those of ``chosen`` if the user chose a
-    device. A rank that lists no device gets ``chosen``."""
+    """Return the devices that the ``metadata`` of each rank lists; their facts are those of ``chosen`` if the user
+    chose a device. A rank that lists no device gets ``chosen``."""
     rows: list[tuple[Any, ...]] = []
     for rank, top in metadata.items():
         before = len(rows)
@@ -65,7 +65,7 @@ def _known(device: DeviceFacts | None, units: int | None = None, capability: int
 
 
 def _units(device: Mapping[str, Any]) -> int | None:
-    """The number of compute units (SMs, CUs) that the trace states for the device."""
+    """Return the number of compute units (SMs, CUs) that the trace states for the device."""
     units = device.get("numSms")
     return units if type(units) is int and 0 < units < _MOST_UNITS else None
 

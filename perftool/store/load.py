@@ -293,7 +293,7 @@ def _count_repeated(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
 
 
 def _to_ns(form: str, source: str) -> str:
-    """SQL that converts the time ``source`` from microseconds to ns; NULL if the time is impossible."""
+    """Return SQL that converts the time ``source`` from microseconds to ns; NULL if the time is impossible."""
     possible = f"try_cast({source} AS DOUBLE) BETWEEN {-_MOST_US} AND {_MOST_US}"
     return f"CASE WHEN {possible} THEN {form.format(source)} END"
 

@@ -31,8 +31,8 @@ _MOST_LONGER = 1.5
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of the table ``machines``: one per rank whose ``metadata`` describes its machine. Values of the wrong type
-    become None."""
+    """Return rows of the table ``machines``: one per rank whose ``metadata`` describes its machine. Values of the wrong
+    type become None."""
     return [_row(rank, found) for rank, found in _recorded(metadata)]
 
 
@@ -80,8 +80,8 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them unless those
-    took much more CPU time."""
+    """Return rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them unless
+    those took much more CPU time."""
     rows = []
     for rank, found in _recorded(metadata):
         window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
@@ -130,7 +130,7 @@ def _counted(part: Mapping[str, Any], profiled: bool, steps: int | None) -> _Fau
 
 
 def _renewed(most: _Faults, one: _Faults) -> int | None:
-    """The time that page faults on freed memory took, if each took as long as the average fault of ``most``."""
+    """Return the time that page faults on freed memory took, if each took as long as the average fault of ``most``."""
     if not one.faulted or most.system_ns > _MOST_NS_PER_FAULT * most.faults:
         return None
     # The memory by which the process grew is new, rather than freed and allocated again. Steps in which the process
@@ -140,7 +140,9 @@ def _renewed(most: _Faults, one: _Faults) -> int | None:
 
 
 def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``op_speeds``: the ops that were repeated after the recording, once for the same name and shapes."""
+    """Return rows of ``op_speeds``: the ops that were repeated after the recording, once for the same name and
+    shapes.
+    """
     rows: dict[tuple[int, str, str], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "ops", _MOST_OPS):
         name, dims = _text(one, "name"), _dims(one.get("input_dims"))
@@ -151,7 +153,7 @@ def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, .
 
 
 def _dims(value: Any) -> str | None:
-    """``value`` as in the column ``input_dims``."""
+    """Return ``value`` as in the column ``input_dims``."""
     try:
         text = json.dumps(_list(value), separators=(",", ":"))
     except RecursionError:
@@ -160,7 +162,7 @@ def _dims(value: Any) -> str | None:
 
 
 def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``repeated_calls``: the modules that were called again with the same inputs."""
+    """Return rows of ``repeated_calls``: the modules that were called again with the same inputs."""
     rows: dict[tuple[int, str], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "repeated_calls", _MOST_MODULES):
         module, path = _text(one, "module"), _path(one)
@@ -171,7 +173,7 @@ def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[A
 
 
 def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``padded_inputs``: the padding in the sequences that embeddings looked up or a model got."""
+    """Return rows of ``padded_inputs``: the padding in the sequences that embeddings looked up or a model got."""
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "padded_inputs", _MOST_MODULES):
         path, sizes = _path(one), [_whole(one, name) for name in ("vocabulary", "width", "axis")]
@@ -185,7 +187,7 @@ def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
 
 
 def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``ignored_targets``: the losses that ignored some of their targets."""
+    """Return rows of ``ignored_targets``: the losses that ignored some of their targets."""
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "ignored_targets", _MOST_MODULES):
         path, (classes, targets, ignored) = (
@@ -198,7 +200,7 @@ def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[
 
 
 def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``trials``: the calls to models that were repeated with changes."""
+    """Return rows of ``trials``: the calls to models that were repeated with changes."""
     rows = []
     for rank, one in _listed(metadata, "trials", _MOST_MODULES):
         path, calls, base = _path(one), _count(one, "calls"), _whole(one, "base_ns")
@@ -210,20 +212,20 @@ def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
 
 
 def _listed(metadata: Mapping[int, Mapping[str, Any]], name: str, most: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The first ``most`` objects of the list ``name`` in each recording, with the rank."""
+    """Yield the first ``most`` objects of the list ``name`` in each recording, with the rank."""
     for rank, found in _recorded(metadata):
         for one in map(_object, _list(found.get(name))[:most]):
             yield rank, one
 
 
 def _path(one: Mapping[str, Any]) -> str | None:
-    """The path of modules in ``one``."""
+    """Return the path of modules in ``one``."""
     path = one.get("path")
     return path if isinstance(path, str) and len(path) <= LONGEST_PATH else None
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``machine_threads``: the threads for which a trace contains CPU times."""
+    """Return rows of ``machine_threads``: the threads for which a trace contains CPU times."""
     rows: dict[tuple[int, int | None], tuple[Any, ...]] = {}
     for rank, found in _recorded(metadata):
         for one in map(_object, _list(_object(found.get("window")).get("threads"))):
@@ -234,7 +236,8 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 
 
 def device_of(found: Any) -> str | None:
-    """The name of the CPU described in ``found``, if ``found`` contains its measured rates; otherwise None.
+    """Return the name of the CPU described in ``found``, if ``found`` contains its measured rates; otherwise, return
+    None.
 
     The name includes the number of threads, because the rates depend on it.
     """
@@ -249,7 +252,7 @@ _SOURCE = "measured when the trace was recorded, with matmuls and copies in PyTo
 
 
 def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``device_facts`` for CPUs whose rates were measured when their traces were recorded."""
+    """Return rows of ``device_facts`` for CPUs whose rates were measured when their traces were recorded."""
     best: dict[tuple[str, str, str], float] = {}
     for _, found in _recorded(metadata):
         if (name := device_of(found)) is None:

@@ -41,13 +41,13 @@ class Order:
         return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
 
     def environment(self, form: str) -> Path:
-        """The file for the environment variables of ``form``. Each form has its own folder, because a trace is read
-        with the files next to it.
+        """Return the file for the environment variables of ``form``. Each form has its own folder, because a trace is
+        read with the files next to it.
         """
         return Path(self.folder) / form / f"{self.name}.env"
 
     def result(self, form: str) -> Path:
-        """The file with the result tensors of ``form``."""
+        """Return the file with the result tensors of ``form``."""
         return Path(self.folder) / f"result-{form}.pt"
 
     @property
@@ -56,11 +56,11 @@ class Order:
         return Path(self.folder) / "meeting"
 
     def of_rank(self, rank: int) -> Order:
-        """A copy of this order for the process with number ``rank``."""
+        """Return a copy of this order for the process with number ``rank``."""
         return replace(self, rank=rank)
 
     def as_text(self) -> str:
-        """The order as a single command-line argument."""
+        """Return the order as a single command-line argument."""
         return json.dumps(asdict(self))
 
 

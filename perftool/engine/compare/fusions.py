@@ -71,7 +71,7 @@ _Totals = dict[str, tuple[float, float]]
 
 
 def _per_step(ops: Sequence[OpRate], steps: int) -> _Totals:
-    """The time and calls per step, by op name without device-specific parts."""
+    """Return the time and calls per step, by op name without device-specific parts."""
     totals: _Totals = {}
     for op in ops:
         if op.source == "op":

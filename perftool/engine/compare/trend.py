@@ -259,13 +259,13 @@ def _levels(lines: Sequence[RunLine], metric: str) -> tuple[Level, ...]:
 
 
 def _usual(lines: Sequence[RunLine]) -> set[str]:
-    """The codes that occur in more than half of the runs."""
+    """Return the codes that occur in more than half of the runs."""
     counts = Counter(code for line in lines for code in set(line.codes))
     return {code for code, count in counts.items() if 2 * count > len(lines)}
 
 
 def _ends(values: Sequence[float]) -> list[int]:
-    """The end index (exclusive) of each level of ``values``, from an optimal partition by PELT (Killick 2012).
+    """Return the end index (exclusive) of each level of ``values``, from an optimal partition by PELT (Killick 2012).
 
     The cost of a partition is the distance of the values from the median of their level, in units of the noise (the
     median change from run to run). This is robust to outliers.
@@ -291,7 +291,7 @@ def _ends(values: Sequence[float]) -> list[int]:
 
 
 def _with_rise_from_zero(values: Sequence[float], ends: Sequence[int]) -> list[int]:
-    """``ends``, with a level of the last runs if it cannot be chance that all of them are above 0."""
+    """Return ``ends``, with a level of the last runs if it cannot be chance that all of them are above 0."""
     before = len(values)
     while before and values[before - 1] > 0:
         before -= 1

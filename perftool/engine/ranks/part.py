@@ -62,12 +62,12 @@ class Facts:
     foreign: bool = False
 
     def shift(self, base_ns: int) -> Shift:
-        """The shift that makes times relative to ``base_ns``. Ranks without a start time are not shifted."""
+        """Return the shift that makes times relative to ``base_ns``. Ranks without a start time are not shifted."""
         moving = [rank for rank, metadata in self.metadata.items() if base_time(metadata)]
         return shift_to(base_ns, self.base_ns, moving)
 
     def exported(self, base_ns: int) -> ExportedTables:
-        """The tables, with times relative to ``base_ns``."""
+        """Return the tables, with times relative to ``base_ns``."""
         return ExportedTables(self.tables, self.shift(base_ns), frozenset(self.metadata), self.foreign)
 
 

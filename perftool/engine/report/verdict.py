@@ -146,7 +146,7 @@ class _Whole:
     longer: bool = False
 
     def share(self, loss_ns: int) -> str:
-        """A loss as text, with the time that it is part of."""
+        """Return a loss as text, with the time that it is part of."""
         if self.longer and self.steps:
             return f"{format_ratio(loss_ns / self.ns)} of {self._article} {self.word}"
         return f"{format_ns(loss_ns)} of {self}"
@@ -181,8 +181,8 @@ def _gains_below(share: float, first: Finding) -> bool:
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
-    """A sentence about the predicted step time with all modelled fixes; empty if there are too few, or they save too
-    little."""
+    """Return a sentence about the predicted step time with all modelled fixes. The result is empty if there are too
+    few, or they save too little."""
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
         return ""
@@ -200,7 +200,7 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
 
 
 def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
-    """A sentence about other stragglers if ``first`` blames one; otherwise empty."""
+    """Return a sentence about other stragglers if ``first`` blames one; otherwise, return an empty string."""
     if not _blames(first, rules):
         return ""
     others = [found for found in findings if found is not first and _blames(found, rules)]
@@ -212,9 +212,9 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
 
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
-    """The gain of ``first`` in ns, for comparison with the measured ``loss``. On an overloaded machine, a bound may be
-    far above the real gain, so it is divided by ``LOOSE``, unless ``loss`` is the time that threads wait for a core,
-    which may be overstated as well.
+    """Return the gain of ``first`` in ns, for comparison with the measured ``loss``. On an overloaded machine, a bound
+    may be far above the real gain, so it is divided by ``LOOSE``, unless ``loss`` is the time that threads wait for a
+    core, which may be overstated as well.
     """
     if first is None:
         return 0
@@ -256,8 +256,8 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """A clause about the user's function that takes most of the ``ns_per_step`` of plain Python, and about the built-in
-    function that it calls; empty if unknown.
+    """Return a clause about the user's function that takes most of the ``ns_per_step`` of plain Python, and about the
+    built-in function that it calls. The result is empty if it is unknown.
     """
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
@@ -271,7 +271,7 @@ def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: 
 
 
 def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
-    """The loss of ``first`` in ns, and the time to compare it with."""
+    """Return the loss of ``first`` in ns, and the time to compare it with."""
     gain = first.whole_gain
     if gain is None:
         return 0, whole
@@ -328,7 +328,7 @@ def _finding_sentence(
 
 
 def _nothing_found(run: VerdictInput) -> str:
-    """A sentence for a run without advice: why there is none, or which part of the step takes the most time."""
+    """Return a sentence for a run without advice: why there is none, or which part of the step takes the most time."""
     if not run.inputs:
         return "There is no input."
     if broken := next((found for found in run.findings if found.severity == "error"), None):
@@ -350,5 +350,5 @@ def _nothing_found(run: VerdictInput) -> str:
 
 
 def _lower(title: str) -> str:
-    """``title`` for use inside a sentence. Abbreviations such as MME keep their capitals."""
+    """Return ``title`` for use inside a sentence. Abbreviations such as MME keep their capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]

@@ -89,7 +89,7 @@ def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
 
 
 def rule_for(case: Case, rule: Rule) -> Rule:
-    """``rule`` without its replay, unless ``case`` expects a prediction. The gain is then the bound from the
+    """Return ``rule`` without its replay, unless ``case`` expects a prediction. The gain is then the bound from the
     evidence."""
     predicts = any("predicted_ns" in row for row in case.findings)
     return rule if predicts else replace(rule, whatif=None, whatif_ranks=None)
@@ -106,7 +106,9 @@ def inputs_of(case: Case, folder: Path) -> Inputs:
 
 
 def differences(case: Case, rule: Rule, outcome: Outcome, folder: Path) -> list[str]:
-    """The differences between ``outcome``, the result of ``run_case``, and what ``rule`` should find on ``case``."""
+    """Return the differences between ``outcome``, the result of ``run_case``, and what ``rule`` should find on
+    ``case``.
+    """
     own = [finding for finding in outcome.findings if finding.code == rule.code]
     found = sorted((_shown(finding, folder) for finding in own), key=lambda row: str(row["subject"]))
     wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
@@ -157,7 +159,7 @@ def _write(folder: Path, name: str, text: str) -> str:
 
 
 def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
-    """The parts of a finding that a case may check, with paths relative to ``folder``."""
+    """Return the parts of a finding that a case may check, with paths relative to ``folder``."""
     sources = finding.location.sources
     places = [f"{one.file}:{one.line}" if one.line else str(one.file) for one in sources]
     row = {

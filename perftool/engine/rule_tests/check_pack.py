@@ -81,7 +81,7 @@ def _values(rule: Rule, sql: str) -> dict[str, Any]:
 
 
 def tables_of_one_rank(rule: Rule) -> list[str]:
-    """The tables used by ``rule`` that exist only in the store of a single rank."""
+    """Return the tables used by ``rule`` that exist only in the store of a single rank."""
     assert rule.sql is not None
     plain = re.sub(r"'[^']*'|--[^\n]*", "", f"{rule.only_if} {rule.sql}")
     named = {*re.findall(r"\w+", plain), *(name for need in rule.needs for name in need.split(" or "))}
@@ -89,7 +89,7 @@ def tables_of_one_rank(rule: Rule) -> list[str]:
 
 
 def _columns(sql: str, values: dict[str, Any]) -> list[str]:
-    """The names of the columns that ``sql`` returns for an empty trace."""
+    """Return the names of the columns that ``sql`` returns for an empty trace."""
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         path = Path(folder) / "empty.json"
         path.write_text('{"traceEvents": []}', encoding="utf-8")

@@ -216,5 +216,5 @@ def _with_value(param: Param, value: Any, place: str) -> Param:
 
 
 def describe(settings: Settings) -> list[tuple[str, Any, str]]:
-    """All keys with their values (None if not set) and where they were set."""
+    """Return all keys with their values (None if not set) and where they were set."""
     return [(key, settings.values.get(key), settings.origins.get(key, DEFAULTS)) for key in BY_KEY]

@@ -86,7 +86,7 @@ class Row:
         return "" if self.default is None and self.type == "string" else self.default
 
     def sentence(self, command: str) -> str:
-        """The help text of the option in ``command``, with its choices and the default."""
+        """Return the help text of the option in ``command``, with its choices and the default."""
         words = self.formats.get(command) or self.choices
         return f"{self.help}: {one_of(words, self.default)}." if words else f"{self.help}."
 
@@ -100,7 +100,7 @@ def row(default: Any, text: str, *flags: str, **more: Any) -> Any:
 
 
 def rows_of(table: type) -> tuple[Row, ...]:
-    """The rows of the dataclass ``table``, in the order of its fields."""
+    """Return the rows of the dataclass ``table``, in the order of its fields."""
     found = []
     for one in fields(table):
         if "row" in one.metadata:

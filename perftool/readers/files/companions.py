@@ -72,7 +72,7 @@ _OF_GAUDI = {"fallback_log", "metrics", "nodes", "graph"}
 
 
 def companions_in(folder: Path) -> list[str]:
-    """The files in ``folder`` whose names match COMPANIONS, sorted."""
+    """Return the files in ``folder`` whose names match COMPANIONS, sorted."""
     try:
         return companions_among(folder.iterdir())
     except OSError:
@@ -80,7 +80,7 @@ def companions_in(folder: Path) -> list[str]:
 
 
 def companions_among(files: Iterable[Path]) -> list[str]:
-    """The ``files`` whose names match COMPANIONS, sorted."""
+    """Return the ``files`` whose names match COMPANIONS, sorted."""
     return sorted(str(file) for file in files if is_named_like_companion(file) and is_kept(file))
 
 
@@ -111,7 +111,7 @@ def is_rotated(path: str | Path) -> bool:
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
-    """The ``files`` (path and kind) that belong to a different run from ``traces``, with the reasons."""
+    """Return the ``files`` (path and kind) that belong to a different run from ``traces``, with the reasons."""
     candidates = list(files)
     if not candidates or not traces:
         return []
@@ -137,7 +137,9 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
 
 
 def _other_recording(path: str, traces: frozenset[str]) -> str | None:
-    """The reason to leave out ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in ``traces``."""
+    """Return the reason to leave out ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in
+    ``traces``.
+    """
     csv = path.removesuffix(_ANALYZED) + ".csv"
     is_other = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
     return f"it belongs to {csv}" if is_other else None
@@ -158,13 +160,13 @@ def _other_name(path: str, chosen: _Words, others: Callable[[Path], set[str]]) -
 
 
 def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:
-    """The words in the names of files in ``folder`` that may be traces of other runs."""
+    """Return the words in the names of files in ``folder`` that may be traces of other runs."""
     others = {str(file) for file in folder.glob("*.json*")} - traces
     return set().union(*(_words(other) for other in others if not is_named_like_companion(other)))
 
 
 def _words(path: str) -> set[str]:
-    """The words in a file name that identify its run; none if the profiler generated the name."""
+    """Return the words in a file name that identify its run, or none if the profiler generated the name."""
     if is_recording(path):
         return set()
     return set(re.findall(r"[a-z]{2,}", Path(path).name.lower())) - _GENERIC
@@ -180,12 +182,12 @@ def _other_device(kind: str, types: set[str | None]) -> str | None:
 
 
 def irregular_text(file: str | Path) -> str:
-    """A sentence about a ``file`` for which ``is_kept`` is false."""
+    """Return a sentence about a ``file`` for which ``is_kept`` is false."""
     return f"{file} is {irregular_kind(file)}, and was not read"
 
 
 def irregular_kind(file: str | Path) -> str:
-    """What kind of file ``file`` is, given that ``is_kept`` is false for it."""
+    """Return what kind of file ``file`` is, given that ``is_kept`` is false for it."""
     return "a special file (such as a pipe) or a link to an empty file" if os.path.exists(file) else "a broken link"
 
 

@@ -29,7 +29,7 @@ def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) ->
 
 
 def stated_host(metadata: Mapping[str, Any]) -> str | None:
-    """The host that the metadata of a trace states, if any."""
+    """Return the host that the metadata of a trace states, if any."""
     info = metadata.get("distributedInfo")
     places = [metadata, info] if isinstance(info, dict) else [metadata]
     values = (top.get(key) for top in places for key in HOST_KEYS)
@@ -37,13 +37,13 @@ def stated_host(metadata: Mapping[str, Any]) -> str | None:
 
 
 def process_of(path: str) -> int | None:
-    """The ID of the process that wrote ``path``; None unless PyTorch's TensorBoard handler named the file."""
+    """Return the ID of the process that wrote ``path``, or None unless PyTorch's TensorBoard handler named the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return int(name["pid"]) if name else None
 
 
 def host_in_name(path: str) -> str | None:
-    """The host in the name of ``path``; None unless PyTorch's TensorBoard handler named the file."""
+    """Return the host in the name of ``path``, or None unless PyTorch's TensorBoard handler named the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return name["host"] if name and rank_of(PurePath(path).name) is None else None
 

@@ -279,7 +279,7 @@ def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
 
 
 def _newest_complete(newest_first: Sequence[Run]) -> Run:
-    """The newest run, unless it is incomplete and another run is complete."""
+    """Return the newest run, unless it is incomplete and another run is complete."""
     return next((run for run in newest_first if run.lacks is None), newest_first[0])
 
 
@@ -305,8 +305,8 @@ def _shown(run: Run) -> list[str]:
 
 
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
-    """The run called ``wanted``, or the only run whose name contains it. ``wanted`` may be a name as reports show it,
-    or NEWEST for the newest run."""
+    """Return the run called ``wanted``, or the only run whose name contains it. ``wanted`` may be a name as reports
+    show it, or NEWEST for the newest run."""
     if wanted == NEWEST and runs:
         return max(runs, key=_age)
     exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]
@@ -324,7 +324,7 @@ def _other_files(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
-    """Doubts about the recordings that are left out, except for recordings of another kind: the validation of a
+    """Yield doubts about the recordings that are left out, except for recordings of another kind: the validation of a
     training run, or the front end of a server."""
     for run in newest_first:
         if run is not chosen and run.kind_of_step == chosen.kind_of_step:
@@ -332,7 +332,7 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
 
 
 def _unreadable(files: Iterable[str]) -> Iterator[Doubt]:
-    """Doubts about the unreadable ``files``, which may be ranks of any recording."""
+    """Yield doubts about the unreadable ``files``, which may be ranks of any recording."""
     for file in files:
         if not identify(file).readable:
             yield Doubt(file, UNREADABLE, LEAVE_OUT)
@@ -377,7 +377,7 @@ def _start_distance_ns(run: Run, trace: _Recording) -> int:
 
 
 def _age(run: Run) -> tuple[bool, int, str]:
-    """A sort key that puts the default run to analyse last."""
+    """Return a sort key that puts the default run to analyse last."""
     return run.kind_of_step == "training", run.saved_ns, run.files[0]
 
 
@@ -430,7 +430,7 @@ def _note_incomplete(runs: Sequence[Run]) -> None:
 
 
 def _place(run: Run) -> str:
-    """The folder of the first trace, with all numbers masked, because the folders of ranks and of recordings are
+    """Return the folder of the first trace, with all numbers masked, because the folders of ranks and of recordings are
     numbered."""
     return re.sub(r"\d+", "0", str(PurePath(run.files[0]).parent))
 
@@ -441,13 +441,13 @@ def _mean_bytes(run: Run) -> float:
 
 
 def _suffix(run: Run) -> str:
-    """The suffix of the first trace's name, which shows the compression. Sizes are comparable only if the compression
-    is the same."""
+    """Return the suffix of the first trace's name, which shows the compression. Sizes are comparable only if the
+    compression is the same."""
     return PurePath(run.files[0]).suffix
 
 
 def _run_folder(path: str) -> str | None:
-    """The name ``<run>`` in a path like ``plugins/profile/<run>/FILE``."""
+    """Return the name ``<run>`` in a path like ``plugins/profile/<run>/FILE``."""
     parts = Path(path).parts
     return parts[-2] if parts[-4:-2] == ("plugins", "profile") else None
 

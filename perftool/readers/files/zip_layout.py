@@ -31,7 +31,7 @@ class ZipEnd:
 
 
 def zip_end(file: IO[bytes] | io.FileIO) -> ZipEnd:
-    """The end record of the zip ``file``, located in the same way as zipfile does."""
+    """Return the end record of the zip ``file``, located in the same way as zipfile does."""
     size = file.seek(0, io.SEEK_END)
     start = file.seek(-min(size, _LONGEST_END), io.SEEK_END)
     tail = file.read(_LONGEST_END)

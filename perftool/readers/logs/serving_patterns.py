@@ -69,5 +69,5 @@ class SettingScanner:
                     self._entries[key] = ConfigEntry("server", key, found["value"], line.rank, line.number)
 
     def reading(self) -> LogReading:
-        """The last value of each setting."""
+        """Return the last value of each setting."""
         return LogReading(config=tuple(self._entries.values()), kind="runtime_log")

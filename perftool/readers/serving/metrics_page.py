@@ -126,7 +126,7 @@ class _Page:
             self._sample(name[0], text, line.number)
 
     def reading(self) -> LogReading:
-        """The totals and the settings of the page."""
+        """Return the totals and the settings of the page."""
         if self.is_several or len(self.servers) > 1:
             self.tally.note("several pages", "the file contains several metrics pages, whose values are unknown")
             self.samples, self.settings = {}, ()
@@ -200,7 +200,7 @@ def _number(text: str) -> float | None:
 
 
 def _known(sums: dict[str, float]) -> dict[str, float]:
-    """The totals under our names. A time has two totals: its sum in ms, and its count under ``<name> count``."""
+    """Return the totals under our names. A time has two totals: its sum in ms, and its count under ``<name> count``."""
     found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
     for name, spellings in _TIMES.items():
         for one in spellings[::-1]:

@@ -21,7 +21,7 @@ class JsonLines:
         self.is_record = False
 
     def line_in(self, text: str) -> str | None:
-        """The line in the record ``text``, or ``text`` itself if it is not a record.
+        """Return the line in the record ``text``, or ``text`` itself if it is not a record.
 
         Return None for the rest of a divided line, because it may begin anywhere in a client's text.
         """

@@ -59,5 +59,5 @@ def is_dated(time_ns: int) -> bool:
 
 
 def time_of_day(time_ns: int) -> int:
-    """The time of day of ``time_ns``, in ns since midnight. ``time_ns`` may include a date."""
+    """Return the time of day of ``time_ns``, in ns since midnight. ``time_ns`` may include a date."""
     return time_ns % DAY_NS

@@ -134,7 +134,7 @@ class Redactor:
                 self._texts.setdefault(part, kind)
 
     def _edits(self, piece: bytes) -> Iterator[_Edit]:
-        """The spans of secrets in ``piece``, in order, with their replacements."""
+        """Yield the spans of secrets in ``piece``, in order, with their replacements."""
         after = 0
         for start, end in _strings(piece):
             if start < after:
@@ -214,7 +214,7 @@ class _Search:
         return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
 
     def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of each fragment of a secret next to a cut in ``text``."""
+        """Yield the start, the end and the kind of each fragment of a secret next to a cut in ``text``."""
         at = text.find(CUT)
         while at >= 0:
             length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
@@ -227,7 +227,7 @@ class _Search:
             at = text.find(CUT, at)
 
     def found(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of each part of a learned secret in ``text``."""
+        """Yield the start, the end and the kind of each part of a learned secret in ``text``."""
         lengths, parts, short = self._lengths, self._parts, self._short
         for run in self._run.finditer(text):
             for at in range(run.start(), run.end() - SHORTEST + 1):
@@ -252,8 +252,8 @@ class _Begun:
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:
-        """The length of the longest suffix of ``text`` that is the beginning of a learned string, and the kind of that
-        string; 0 and "" if no such suffix has at least SHORTEST characters."""
+        """Return the length of the longest suffix of ``text`` that is the beginning of a learned string, and the kind
+        of that string, or 0 and "" if no such suffix has at least SHORTEST characters."""
         for at in range(len(text) - SHORTEST + 1):
             if text[at : at + SHORTEST] in self._begins:
                 place = bisect_left(self._sorted, text[at:])
@@ -270,7 +270,7 @@ def _text_of(raw: bytes) -> str:
 
 
 def _strings(piece: bytes) -> Iterator[tuple[int, int]]:
-    """The start and the end of each string in ``piece``."""
+    """Yield the start and the end of each string in ``piece``."""
     at: int | None = 0
     while at is not None:
         begin, at = at, None

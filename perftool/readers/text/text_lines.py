@@ -106,8 +106,8 @@ def joined(lines: Iterable[TextLine]) -> Iterator[TextLine]:
 
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ``texts`` that do not contain any of the others. A line that contains one of ``texts`` also contains one of
-    these."""
+    """Return the ``texts`` that do not contain any of the others. A line that contains one of ``texts`` also contains
+    one of these."""
     every = sorted(set(texts))
     return tuple(text for text in every if not any(other in text for other in every if other != text))
 

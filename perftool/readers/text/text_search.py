@@ -30,7 +30,7 @@ class TextSearch:
             self._connection.close()
 
     def lines_with(self, texts: tuple[str, ...], piece: str, start: int) -> list[int]:
-        """The offsets of the lines in ``piece`` that contain one of ``texts``, from ``start`` on, in order.
+        """Return the offsets of the lines in ``piece`` that contain one of ``texts``, from ``start`` on, in order.
 
         ``piece`` must consist of whole lines, and ``start`` must be the beginning of a line.
         """
@@ -45,7 +45,7 @@ class TextSearch:
         return sorted(begins)
 
     def _found(self, texts: tuple[str, ...], piece: str) -> list[str]:
-        """The occurrences of ``texts`` in ``piece``, in order and without overlaps."""
+        """Return the occurrences of ``texts`` in ``piece``, in order and without overlaps."""
         if self._connection is None:
             import duckdb
 
@@ -57,7 +57,7 @@ class TextSearch:
 
 
 def _begins_of(found: list[str], piece: str, start: int) -> list[int]:
-    """The offsets of the lines that contain the strings ``found``, which must be in the order of ``piece``."""
+    """Return the offsets of the lines that contain the strings ``found``, which must be in the order of ``piece``."""
     begins: list[int] = []
     at, end = start, start
     for text in found:

@@ -29,7 +29,7 @@ def parses(text: bytes) -> bool:
 
 
 def objects_in(text: bytes) -> list[dict[str, Any]] | None:
-    """The comma-separated objects in ``text``, or None if it does not parse or contains other values."""
+    """Return the comma-separated objects in ``text``, or None if it does not parse or contains other values."""
     try:
         values = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
@@ -68,7 +68,7 @@ def last_boundary(block: bytes) -> tuple[int, int] | None:
 
 
 def any_boundary(block: bytes) -> tuple[int, int] | None:
-    """The last possible boundary in ``block``, for text without a proven boundary."""
+    """Return the last possible boundary in ``block``, for text without a proven boundary."""
     cuts = list(BOUNDARY.finditer(block))
     return (cuts[-1].start() + 1, cuts[-1].end()) if cuts else None
 

@@ -20,7 +20,7 @@ def arrivals_of(
     found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
     single: Container[int] = (),
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
-    """The arrivals in ``found`` followed by the window ends of ``ranks``, and the role of each rank.
+    """Return the arrivals in ``found`` followed by the window ends of ``ranks``, and the role of each rank.
 
     ``single`` contains the ranks that are the only recorded rank of their stage.
     """
@@ -132,7 +132,7 @@ class _Done:
         self._cuts, self._sums = cuts, np.append(0.0, np.cumsum(np.diff(cuts) * free))
 
     def until(self, moments: Int64s) -> Int64s:
-        """The work before each of ``moments``, in ns."""
+        """Return the work before each of ``moments``, in ns."""
         found: Int64s = np.interp(moments, self._cuts, self._sums).round().astype(np.int64)
         return found
 

@@ -47,7 +47,7 @@ class Slowdown:
 
 
 def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> Slowdown | None:
-    """How the kernels of ``late`` differ from those of the other ``ranks``, or None if no kind applies."""
+    """Return how the kernels of ``late`` differ from those of the other ``ranks``, or None if no kind applies."""
     known: dict[int, dict[str, tuple[float, float]]] = {}
     for row in store.select(_TOTALS):
         known.setdefault(row["rank"], {})[row["name"]] = (row["times"], row["ns"])
@@ -74,7 +74,9 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> float | None:
-    """The ratio of the data that the kernels of ``late`` and of the other ``ranks`` process, or None if unknown."""
+    """Return the ratio of the data that the kernels of ``late`` and of the other ``ranks`` process, or None if
+    unknown.
+    """
     sizes = {row["rank"]: row["bytes"] for row in store.select(_SIZES)}
     mine = [sizes[rank] for rank in late if rank in sizes]
     rest = [sizes[rank] for rank in ranks if rank in sizes and rank not in late]
@@ -82,8 +84,8 @@ def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:
-    """A clause that says that all kernels are slower by the same factor, or names the kernel that accounts for most of
-    the difference. It may be empty."""
+    """Return a clause that says that all kernels are slower by the same factor, or names the kernel that accounts for
+    most of the difference. It may be empty."""
     both = {name: (mine[name], usual[name]) for name in mine if usual.get(name, 0) > 0}
     whole = sum(ns for _, ns in both.values())
     alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)
@@ -110,7 +112,7 @@ def _median(many: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, floa
 
 
 def _by_name(many: Sequence[Mapping[str, tuple[float, float]]], summed: object) -> dict[str, float]:
-    """The times of each kernel on several ranks, combined by ``summed``."""
+    """Return the times of each kernel on several ranks, combined by ``summed``."""
     assert callable(summed)
     names = {name for kernels in many for name in kernels}
     return {name: float(summed([kernels.get(name, (0, 0))[1] for kernels in many])) for name in names}

@@ -165,7 +165,7 @@ def _words(key: str) -> str:
 
 
 def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
-    """The known numbers to show next to the verdict."""
+    """Return the known numbers to show next to the verdict."""
     return [tile for tile in _all_tiles(report, findings) if tile.value is not None]
 
 

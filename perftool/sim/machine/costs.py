@@ -78,7 +78,9 @@ class Roofline:
     costs: Costs
 
     def matrix_rate(self, dtype: str) -> float:
-        """The matrix engine's FLOP/s for ``dtype`` (``bf16``, ``float32``, ...). Other types run at the FP32 rate."""
+        """Return the matrix engine's FLOP/s for ``dtype`` (``bf16``, ``float32``, ...). Other types run at the FP32
+        rate.
+        """
         peaks = {peak.dtype: peak.rate for peak in self.facts.peaks if peak.unit == "matrix"}
         if dtype in ("bf16", "float16"):
             rate = peaks["bf16"]

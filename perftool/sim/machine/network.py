@@ -54,7 +54,7 @@ class Collective:
         }
 
     def length(self, facts: DeviceFacts, costs: Costs) -> int:
-        """The nanoseconds from the arrival of the last card until all cards are done."""
+        """Return the nanoseconds from the arrival of the last card until all cards are done."""
         others = min(len(self.ranks), _CARDS_OF_A_BOX) - 1
         rate = (facts.link_bandwidth or 0.0) * others / (_CARDS_OF_A_BOX - 1) * costs.links_share
         return us(costs.links_setup_us) + (round(self.sent / rate * NS_PER_S) if rate else 0)

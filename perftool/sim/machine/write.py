@@ -38,7 +38,7 @@ class About:
 
 
 def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]) -> bytes:
-    """The trace as JSON on one line, with sorted keys; the bridge's events follow Kineto's closing record."""
+    """Return the trace as JSON on one line, with sorted keys; the bridge's events follow Kineto's closing record."""
     kineto = [event for event in events if event.pid == MAIN]
     others = [event for event in events if event.pid != MAIN]
     begin = min((event.ts_ns for event in events), default=0)
