@@ -189,7 +189,7 @@ def distances(*, product: bool) -> Step:
 
 
 def pointwise(*, compiled: bool) -> Step:
-    """Forward and backward of layers with a hand-written activation, compiled or not."""
+    """Return the forward and backward passes of layers with a hand-written activation, compiled or not."""
     first, second = nn.Linear(256, 1024), nn.Linear(1024, 256)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -209,7 +209,9 @@ def pointwise(*, compiled: bool) -> Step:
 
 
 def deep(*, repeats: bool) -> Step:
-    """Forward and backward of blocks whose activations are recomputed in the backward pass, or kept."""
+    """Return the forward and backward passes of blocks whose activations are recomputed in the backward pass, or
+    kept.
+    """
     blocks = nn.ModuleList(nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4))
     x = torch.randn(256, 512)
 
@@ -323,7 +325,7 @@ def compiled(*, bf16: bool) -> Step:
 
 
 def quantised() -> Step:
-    """Inference of a dynamically quantised perceptron."""
+    """Return the inference of a dynamically quantised perceptron."""
     warnings.simplefilter("ignore")
     model = nn.Sequential(nn.Linear(768, 3072), nn.ReLU(), nn.Linear(3072, 768)).eval()
     small = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})

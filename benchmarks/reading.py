@@ -265,7 +265,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
+    """Parse names separated by commas."""
     return tuple(name for name in text.split(",") if name)
 
 

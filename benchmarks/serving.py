@@ -158,7 +158,7 @@ def make_model(folder: Path) -> Path:
 
 
 def _prompts(name: str) -> Iterator[str]:
-    """48 prompts that share 1500 of 1532 tokens."""
+    """Yield 48 prompts that share 1500 of 1532 tokens."""
     common = [f"w{3 + n % 800}" for n in range(1500)]
     for number in range(48):
         own = [f"w{3 + (7 * number + n) % 900}" for n in range(32)]
