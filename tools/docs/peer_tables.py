@@ -74,7 +74,7 @@ def runs() -> str:
 
 
 def numbers() -> str:
-    """Each program's output for a trace, before and after a few of its numbers were corrupted."""
+    """Return each program's output for a trace, before and after a few of its numbers were corrupted."""
     method, found = _part("numbers")
     rows = [[NAMES[name], _says(ran["before"]), _says(ran["after"])] for name, ran in found["rows"].items()]
     head = "| | unchanged | with seven impossible durations |"
