@@ -98,7 +98,7 @@ def test_imports_go_down_only() -> None:
 
 
 def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
-    """For each import of ``path`` from another folder, the two folders directly below their common parent."""
+    """Yield, for each import of ``path`` from another folder, the two folders directly below their common parent."""
     for name in imports(path):
         target = PACKAGE.parent.joinpath(*name.split("."))
         while not (target.is_dir() or target.with_suffix(".py").is_file()) and target != PACKAGE.parent:
@@ -111,7 +111,7 @@ def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def circle(paths: Iterable[Path]) -> list[str]:
-    """Neighbouring folders that import each other in a circle, or an empty list."""
+    """Return neighbouring folders that import each other in a circle, or an empty list."""
     uses: dict[str, set[str]] = {}
     for path in paths:
         for here, there in folders_used(path):

@@ -190,7 +190,7 @@ class Rank:
             self._seen(op, "cpu_op", (1, 1), begin, self.host, self._shapes(op, us))
 
     def _shapes(self, op: str, us: float) -> dict[str, Any]:
-        """Operands for a matmul that takes ``us`` at 80 % of the device's peak rate."""
+        """Return operands for a matmul that takes ``us`` at 80 % of the device's peak rate."""
         if op != "aten::mm":
             return {}
         rows = max(1, round(0.8 * us * DEVICE_FLOPS_PER_US / (2 * 4_096 * 4_096))) + self.number

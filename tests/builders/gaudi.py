@@ -54,7 +54,7 @@ class GaudiTrace(CpuPart, BridgePart, DevicePart):
         self._unescaped, self._base_ns = unescaped, base_ns
 
     def document(self) -> Document:
-        """Top-level fields, metadata and events in the order of the generation's writer."""
+        """Return the top-level fields, metadata and events in the order of the generation's writer."""
         kineto = [event for event in self.events if event.part == "kineto"]
         others = [event for event in self.events if event.part != "kineto"]
         begin, end = self._window()

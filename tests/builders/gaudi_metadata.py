@@ -25,7 +25,7 @@ def lane_records(pid: int, tid: int, name: str, ts_ns: int) -> list[Event]:
 
 
 def kineto_records(pid: int, program: str, tids: list[int], ts_ns: int) -> list[Event]:
-    """Kineto's records for the process and the threads of the Python program."""
+    """Return Kineto's records for the process and the threads of the Python program."""
     records = [
         _record("process_name", pid, 0, {"name": program}, ts_ns),
         _record("process_labels", pid, 0, {"labels": "CPU"}, ts_ns),

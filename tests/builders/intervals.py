@@ -9,7 +9,7 @@ Interval = tuple[int, int]
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Sorted, disjoint intervals that cover the same time as ``intervals``."""
+    """Return sorted, disjoint intervals that cover the same time as ``intervals``."""
     result: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[1] > interval[0]):
         if result and start <= result[-1][1]:

@@ -462,7 +462,7 @@ def test_a_kernel_as_long_as_the_recording_hides_no_slow_steps(run: Run, until: 
 
 
 def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: bool = True) -> list[dict[str, Any]]:
-    """Steps of ``dur_us`` with one op each and, if ``on_device`` is set, one kernel."""
+    """Return steps of ``dur_us`` with one op each and, if ``on_device`` is set, one kernel."""
     events: list[dict[str, Any]] = []
     for number in range(first, first + count):
         events += [step(number, at, dur_us), x("aten::mm", at + 1, dur_us - 2)]
@@ -477,7 +477,7 @@ def late_work(number: int, name: str, at: int, end: int, call: str = "cudaLaunch
 
 
 def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
-    """Steps that each launch work that ends shortly after the work of the previous step."""
+    """Return steps that each launch work that ends shortly after the work of the previous step."""
     whole = count * dur_us
     works = (late_work(number, "late", number * dur_us + 8, whole + number) for number in range(count))
     return [*passes(count, dur_us), *(event for work in works for event in work)]

@@ -63,7 +63,7 @@ def same(theirs, ours):
 
 
 def ours_of(place, name):
-    """Our counterpart of a name, in the same module or in its parent, or None."""
+    """Return our counterpart of a name, in the same module or in its parent, or None."""
     made = modules("cpu")
     for where in (place, place.rpartition(".")[0]):
         module = made.get(f"habana_frameworks.torch.{where}")

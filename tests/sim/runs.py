@@ -39,7 +39,7 @@ class Run:
         return [event for event in work if base is None or event["tid"] // 1000 == base]
 
     def busy(self, engine: str = "") -> float:
-        """Microseconds of device work."""
+        """Return the microseconds of device work."""
         return sum(event["dur"] for event in self.kernels(engine))
 
     @property

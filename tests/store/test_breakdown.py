@@ -136,7 +136,7 @@ def test_steps_without_any_op_are_complete(rows: Rows) -> None:
 
 
 def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) -> list[Event]:
-    """Steps with ``counts`` launches. Each step ends with the same op, except that the last one ends with
+    """Return steps with ``counts`` launches. Each step ends with the same op, except that the last one ends with
     ``last_op``.
     """
     events: list[Event] = []

@@ -103,7 +103,7 @@ def test_a_kernel_that_only_waits_is_not_work(tmp_path: Path) -> None:
 
 
 def compiling_steps(lengths: list[float], compiles: list[float]) -> list[Event]:
-    """Steps of ``lengths`` us, in which compiling a graph takes ``compiles`` us."""
+    """Return steps of ``lengths`` us, in which compiling a graph takes ``compiles`` us."""
     events, at = [], 0.0
     for number, (length, compiled) in enumerate(zip(lengths, compiles, strict=True), 1):
         frames = [x("entire_frame_compile", at, compiled)] if compiled else []

@@ -50,7 +50,7 @@ PART = st.one_of(
 
 
 def made(parts: list[tuple[tuple[int, int], tuple[object, ...]]], steps: int) -> list[Event]:
-    """The events of ``parts`` one after the other, divided into ``steps`` steps of 4 ms."""
+    """Return the events of ``parts`` one after the other, divided into ``steps`` steps of 4 ms."""
     events: list[Event] = [step(number, 4000 * number, 4000) for number in range(steps)]
     at, number = 0.0, 0
     for (pause, shrink), (name, times, *numbers) in parts:
