@@ -44,7 +44,7 @@ def shares(totals: Mapping[str, int]) -> tuple[BoundShare, ...]:
 
 
 def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.ndarray]:
-    """For each kind, a mask of its ``tasks``."""
+    """Return, for each kind, a mask of its ``tasks``."""
     known = model.graph.recording.tasks
     begin, end = model.window
     filled = store.arrays(_FILLS, {"rank": model.rank, "begin": begin, "end": end})["id"]

@@ -86,7 +86,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
 
 
 def quickest_launch_ns(recording: Recording) -> int:
-    """Approximately the shortest time from the start of a launch to the start of its work, in ns."""
+    """Return approximately the shortest time from the start of a launch to the start of its work, in ns."""
     tasks = recording.tasks
     launched = tasks.launch != NONE
     lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]
@@ -204,8 +204,8 @@ def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
 
 
 def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
-    """For each task in ``late``, the last task of the same launch (for example, of a graph) to end before it starts,
-    or NONE if there is none."""
+    """Return, for each task in ``late``, the last task of the same launch (for example, of a graph) to end before it
+    starts, or NONE if there is none."""
     found = np.full(len(late), NONE, dtype=np.int64)
     together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}
     for number, (task, call) in enumerate(zip(late.tolist(), tasks.launch[late].tolist(), strict=True)):

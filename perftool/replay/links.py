@@ -48,7 +48,7 @@ class Links:
 
     @classmethod
     def of(cls, kind: Kind, source: Int64s, target: Int64s, lag: Int64s | int) -> Links:
-        """Links of one ``kind``."""
+        """Return links of one ``kind``."""
         count = len(source)
         lags = np.broadcast_to(np.asarray(lag, dtype=np.int64), (count,))
         return cls(source.astype(np.int64), target.astype(np.int64), lags, np.full(count, kind, dtype=np.int64))

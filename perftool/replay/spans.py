@@ -56,7 +56,7 @@ def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
 
 
 def saved(stretches: Sequence[tuple[int, int, float]]) -> tuple[Int64s, Int64s]:
-    """Times, and the total savings (ns) before each of them. Each of ``stretches`` is (ts, end, factor), where
+    """Return times, and the total savings (ns) before each of them. Each of ``stretches`` is (ts, end, factor), where
     ``factor`` is the share of its time that remains. Where stretches overlap, the one that saves most counts.
     """
     cuts = sorted({moment for ts, end, _ in stretches for moment in (ts, end)})

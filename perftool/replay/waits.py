@@ -92,8 +92,8 @@ def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools
 
 
 def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """For each wait, the other thread that was the last to stop working during the wait and then stayed silent until
-    the wait ended, and the time when it stopped (the smallest integer if there is no such thread)."""
+    """Return, for each wait, the other thread that was the last to stop working during the wait and then stayed silent
+    until the wait ended, and the time when it stopped (the smallest integer if there is no such thread)."""
     other = np.zeros(len(begun), dtype=np.int64)
     ended = np.full(len(begun), np.iinfo(np.int64).min, dtype=np.int64)
     for number in range(recording.threads):

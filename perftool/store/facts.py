@@ -57,8 +57,8 @@ def named_devices(
 
 
 def _known(device: DeviceFacts | None, units: int | None = None, capability: int | None = None) -> tuple[Any, ...]:
-    """Memory, name, compute units and capability of a known ``device``; units and capability in the trace take
-    precedence."""
+    """Return the memory, name, compute units and capability of a known ``device``; units and capability in the trace
+    take precedence."""
     if device is None:
         return None, None, units, capability
     return device.memory_bytes or None, device.name, units or device.units, capability or device.capability
@@ -71,7 +71,7 @@ def _units(device: Mapping[str, Any]) -> int | None:
 
 
 def _capability(device: Mapping[str, Any]) -> int | None:
-    """CUDA's compute capability, times 10, or None for AMD, where the number identifies the architecture."""
+    """Return CUDA's compute capability, times 10, or None for AMD, where the number identifies the architecture."""
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     if type(major) is not int or type(minor) is not int or not (0 < major < 100 and 0 <= minor < 10):
         return None

@@ -95,7 +95,7 @@ def load_trace(
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
-    """Issues that mark a trace as hand-made, simulated or interrupted in every output."""
+    """Return issues that mark a trace as hand-made, simulated or interrupted in every output."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")

@@ -71,7 +71,7 @@ def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
 
 
 def _lanes(batch: list[ProfilerSlice | CounterSample], known: set[_Lane]) -> Iterator[dict[str, Any]]:
-    """Metadata events that name the lanes of ``batch`` that are not yet ``known``."""
+    """Yield metadata events that name the lanes of ``batch`` that are not yet ``known``."""
     for lane in dict.fromkeys(map(_lane, batch)):
         if lane not in known:
             known.add(lane)

@@ -37,7 +37,7 @@ def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ..
 
 
 def _recorded(metadata: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Each rank that our recorders described, with its description."""
+    """Yield each rank that our recorders described, with its description."""
     for rank, top in metadata.items():
         found = _object(top.get(RECORDED_KEY))
         if found.get("version") == _VERSION:

@@ -104,7 +104,7 @@ def _without_contents(one: Reading, why: str) -> Reading:
 
 
 def _saved_ns(path: str, local: Collection[str]) -> int | None:
-    """When a file was last changed, in ns since 1970; None if that is unknown."""
+    """Return when a file was last changed, in ns since 1970, or None if that is unknown."""
     return os.stat(path).st_mtime_ns if path in local and os.path.isfile(path) else None
 
 

@@ -36,7 +36,7 @@ class Order:
         return Path(self.folder) / f"answer-{'-'.join(self.forms)}-{self.rank}.json"
 
     def trace(self, form: str) -> Path:
-        """Where this rank writes its trace of ``form``."""
+        """Return where this rank writes its trace of ``form``."""
         rank = f"-rank{self.rank}" if self.ranks > 1 else ""
         return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
 

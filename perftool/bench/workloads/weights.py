@@ -39,7 +39,7 @@ def bert_base_shapes() -> list[Shape]:
 
 
 def small_shapes(count: int = 2000) -> list[Shape]:
-    """Many small weights, 1,088 values on average, as in models of many thin layers."""
+    """Return the shapes of many small weights, 1,088 values on average, as in models of many thin layers."""
     return [(32, 64) if index % 2 else (128,) for index in range(count)]
 
 

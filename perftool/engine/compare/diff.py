@@ -186,7 +186,7 @@ def _stepped(side: RunSide) -> tuple[int, ...]:
 def _changes(
     base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float, base_all: bool, new_all: bool
 ) -> tuple[OpChange, ...]:
-    """Ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
+    """Return the ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
 
     A saved report lists only the longest ops. An op that is missing from it does not count as appeared or vanished,
     because it may just be too short for the list.

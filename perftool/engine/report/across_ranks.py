@@ -31,7 +31,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
 
 
 def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], most: int) -> list[RankSummary]:
-    """At most ``most`` of ``ranks``, in their original order.
+    """Return at most ``most`` of ``ranks``, in their original order.
 
     Unreadable ranks take precedence, followed by ranks with findings, and then by those whose compute, waiting, exposed
     collectives and steps differ most from the median rank.

@@ -125,7 +125,7 @@ def _are_even(wires: Sequence[int]) -> bool:
 
 
 def _alike(waits: Mapping[int, int]) -> tuple[Waiting, ...]:
-    """Sets of ranks with similar waiting times, ordered by lowest rank."""
+    """Return the sets of ranks with similar waiting times, ordered by lowest rank."""
     sets: list[list[int]] = []
     least = 0
     for rank in sorted(waits, key=lambda one: (waits[one], one)):

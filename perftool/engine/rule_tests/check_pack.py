@@ -72,7 +72,7 @@ def _query_problems(rule: Rule) -> Iterator[str]:
 
 
 def _values(rule: Rule, sql: str) -> dict[str, Any]:
-    """Values for the $names in ``sql``. Raises QueryError for an unknown name."""
+    """Return values for the $names in ``sql``. Raise QueryError for an unknown name."""
     values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
     named = set(_PARAM.findall(sql))
     if missing := sorted(named - set(values)):

@@ -263,8 +263,8 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
 
 
 def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
-    """For each of ``rows``, the host time of its examples as an array of starts and ends in ns. For device work, that
-    is the time of the call that launched it.
+    """Return, for each of ``rows``, the host time of its examples as an array of starts and ends in ns. For device
+    work, that is the time of the call that launched it.
     """
     all_spans = [
         {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}

@@ -49,8 +49,8 @@ def host_in_name(path: str) -> str | None:
 
 
 def _folders_beside(paths: Sequence[str]) -> dict[str, str]:
-    """For each path, the first folder below the common folder of all paths, unless it is a number or a rank. The result
-    is empty if there is only one such folder."""
+    """Return, for each path, the first folder below the common folder of all paths, unless it is a number or a rank.
+    The result is empty if there is only one such folder."""
     parents = {path: PurePath(path).parent.parts for path in paths}
     shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*parents.values(), strict=False))))
     below = {path: parts[shared] for path, parts in parents.items() if len(parts) > shared}

@@ -142,8 +142,8 @@ def _limit(folder: str, size: int | None) -> Any:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Options for ``url``: time limits, and protection against redirects and DNS names that lead from the internet into
-    a private network."""
+    """Return options for ``url``: time limits, and protection against redirects and DNS names that lead from the
+    internet into a private network."""
     import aiohttp
 
     host = urlsplit(url).hostname

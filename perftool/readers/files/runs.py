@@ -217,7 +217,7 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
 
 
 def _nearby(recordings: Sequence[_Recording]) -> dict[str, Sequence[Identity]]:
-    """For each trace, the traces that start shortly before and after it."""
+    """Return, for each trace, the traces that start shortly before and after it."""
     known = sorted(
         (one.identity for one in recordings if one.identity.start_ns is not None),
         key=lambda own: (own.start_ns or 0, own.path),
@@ -265,7 +265,9 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
 
 
 def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
-    """Why ``chosen``, the newest of ``runs``, may not be what the user means by the newest recording; None if it is."""
+    """Return why ``chosen``, the newest of ``runs``, may not be what the user means by the newest recording, or None if
+    it is.
+    """
     if chosen.lacks:
         return f"the newest recording is incomplete ({chosen.lacks})"
     # Without a world size, only other recordings show which ranks there are.
@@ -465,8 +467,8 @@ def _describe(path: str) -> _Recording:
 
 
 def _saved_ns(own: Identity, written: str | None, date: str | None) -> int:
-    """When a recording was saved, in ns since 1970, according to its name, its events, its run's folder, or its file.
-    The events come before the folder, because the folder's date is in an unknown time zone."""
+    """Return when a recording was saved, in ns since 1970, according to its name, its events, its run's folder, or its
+    file. The events come before the folder, because the folder's date is in an unknown time zone."""
     if written:
         return int(written) if int(written) > _EARLIEST_NS else int(written) * NS_PER_MS
     if own.start_ns is not None:

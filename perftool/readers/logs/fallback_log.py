@@ -90,7 +90,7 @@ class _Table:
         self.left = _MAX_FOREIGN_LINES
 
     def identities(self) -> Iterator[tuple[object, ...]]:
-        """Keys by which a repeated table is recognised: its content, with its process or its rank."""
+        """Yield keys by which a repeated table is recognised: its content, with its process or its rank."""
         content = frozenset(self.rows.items())
         prefix = self.header.prefix
         if prefix.time_ns is not None and prefix.tid is not None:

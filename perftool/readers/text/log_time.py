@@ -18,8 +18,8 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no date. Any other string gives
-    None.
+    """Return nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no date. Return None if
+    ``text`` is not a time.
 
     The time zone is unknown, so the clock is assumed to be UTC, and only differences are exact. A date without a year
     is one of 1972.
@@ -42,7 +42,7 @@ def parse_time(text: str) -> int | None:
 
 
 def parse_time_of_day(clock: str, fraction: str) -> int:
-    """Nanoseconds since midnight for a ``clock`` (``HH:MM:SS``) and the digits of its ``fraction``."""
+    """Return nanoseconds since midnight for a ``clock`` (``HH:MM:SS``) and the digits of its ``fraction``."""
     return _seconds(clock) * SECOND_NS + int(fraction[:9].ljust(9, "0"))
 
 

@@ -46,6 +46,6 @@ _TENSOR_TYPE = re.compile(r"(?:HPU|CPU|torch\.hpu\.|torch\.)?(\w+?)(?:Type|Tenso
 
 
 def dtype_name(text: str) -> str:
-    """PyTorch's name for a dtype: ``bfloat16`` for ``HPUBFloat16Type``. Unknown names stay unchanged."""
+    """Return PyTorch's name for a dtype: ``bfloat16`` for ``HPUBFloat16Type``. Unknown names stay unchanged."""
     match = _TENSOR_TYPE.match(text)
     return _TYPES.get(match[1], text) if match else text

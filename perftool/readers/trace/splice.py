@@ -119,7 +119,7 @@ def _before_separators(text: bytes, end: int) -> int:
 
 
 def _own_event(text: bytes, end: int) -> int | None:
-    """Where an event that an earlier run added starts in ``text``, if it ends at ``end``."""
+    """Return where an event that an earlier run added starts in ``text``, if it ends at ``end``."""
     start, first = end, max(0, end - _LONGEST_EVENT)
     # The arguments of the event may contain _OURS, too.
     for _ in range(_MOST_TRIES):

@@ -152,8 +152,8 @@ def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _
 
 
 def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """For each arrival of a rank: the collective that ended just before, how long before (ns), and when the rank was
-    ready.
+    """Return, for each arrival of a rank, the collective that ended just before, how long before (ns), and when the
+    rank was ready.
 
     A collective counts as queued behind another if it started right after the other ended on the same stream. If the
     other ran on another stream, the work before its own launch must also have ended earlier. A queued collective was
@@ -185,7 +185,7 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
 
 
 def _before_in_lane(facts: ArrivalFacts, mine: Int64s) -> Int64s:
-    """For each arrival of a rank, its previous arrival in the same process group, unless the two overlap."""
+    """Return, for each arrival of a rank, its previous arrival in the same process group, unless the two overlap."""
     order = mine[np.lexsort((facts.begin[mine], facts.lane[mine]))]
     earlier, later = order[:-1], order[1:]
     lane = facts.lane

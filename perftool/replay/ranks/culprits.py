@@ -41,7 +41,7 @@ def culprit_rows(store: TraceStore) -> list[CulpritRow]:
 
 
 def _medians_of_others(values: Floats) -> Floats:
-    """For each of two or more ``values``, the median of the others."""
+    """Return, for each of two or more ``values``, the median of the others."""
     count, order = len(values), np.argsort(values, kind="stable")
     ordered, place = values[order], np.empty_like(order)
     place[order] = np.arange(count)
