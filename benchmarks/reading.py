@@ -58,7 +58,7 @@ class Options:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a run, which uses this checkout, not an installed package, and caches bytecode."""
+    """Return the environment of a run, so that it uses this checkout, not an installed package, and caches bytecode."""
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**ours, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
