@@ -113,7 +113,7 @@ class Commands(_Answering, TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help without building the options of the commands, which would double the time."""
+        """Write the help without building the commands' options, because building them would double the time."""
         self._only_listed = True
         try:
             super().format_help(ctx, formatter)

@@ -3,7 +3,7 @@
 The native form has one process per kind of engine (``*MME (accel5)``), and begin and end events. Work on an engine may
 overlap, and a begin and its end may have different names. So each end is matched with the earliest open begin of the
 same engine, recipe, context and node. Arguments have different names; ``arguments`` in the vendor file maps them. The
-native form has categories of its own, so events with a category of another form stay unchanged.
+native form has its own categories, so events with a category of another form stay unchanged.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
 
 def repeated_rate(store: TraceStore, name: str) -> float | None:
     """Return the share of the CPU's peak that the matmul or convolution ``name`` reached when the recorder called it
-    again, or None if the recorder did not call it. Unlike the times in the recording, this time is that of a quiet
+    again, or None if the recorder did not call it. Unlike the times in the recording, this rate was measured on a quiet
     core."""
     store.build(["op_efficiency", "op_speeds", "machines", "device_facts"])
     rows = store.select(_REPEATED, {"name": name, "known": KNOWN})

@@ -25,7 +25,7 @@ _UNITS = ("_ns", "_bytes")
 
 @dataclass(frozen=True)
 class PackCheck:
-    """The number of rules and cases checked, and one sentence per problem, which starts with the code."""
+    """The number of rules and cases checked, and one sentence per problem. Each sentence starts with the code."""
 
     rules: int
     cases: int

@@ -258,5 +258,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """Return the model of the rank with the longest steps, which reports show, or None if there is none."""
+    """Return the model of the rank with the longest steps, or None if there is none. Reports show this model."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

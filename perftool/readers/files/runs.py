@@ -57,8 +57,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Each trace is compared with at most this many of the latest runs, so that the time is linear in the number of traces.
 # While the ranks of one run save their traces, fewer other runs save theirs.
 _MOST_GROWING = 256
-# A trace belongs with another trace, rather than with a run, if their starts are closer than this share of the distance
-# to the run. Only this many traces before and after it are compared, so that the time is linear.
+# A trace belongs with another trace, rather than with a run, if the two traces start closer together than this share of
+# the distance to the run. Only this many traces before and after it are compared, so that the time is linear.
 _TOGETHER_SHARE = 0.1
 _MOST_NEARBY = 8
 

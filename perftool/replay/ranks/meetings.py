@@ -24,7 +24,7 @@ CAUSES = ("compute", "copy", "dataloader", "compile", "host")
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
+    """Arrivals of ranks at collectives, in the order of the collectives. ``meeting`` numbers the collectives from 0.
 
     Rank ``rank`` is ready at ``ready`` (ns on the common clock). ``own``, ``before`` and ``lane`` are indices of
     earlier arrivals of the same rank, or NONE.
