@@ -372,7 +372,7 @@ def test_two_parts_of_one_rank_are_not_one_run(run: list[str]) -> None:
 
 
 class _Counted(dict[int, Any]):
-    """The metadata of ranks, which counts how often all of it is read."""
+    """Metadata of ranks that counts how often all of it is read."""
 
     reads = 0
 

@@ -23,8 +23,8 @@ _LARGEST = str(2**63 - 1)
 
 
 def _groups() -> list[list[Case]]:
-    """Return a case with sizes and findings of each rule about fused ops, grouped by device, which decides which rules
-    run.
+    """Return a case with sizes and findings of each rule about fused ops, grouped by device, because the device decides
+    which rules run.
     """
     first: dict[str, Case] = {}
     for case in all_cases():
