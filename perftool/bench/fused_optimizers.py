@@ -56,8 +56,8 @@ def _lars(params: Iterable[nn.Parameter]) -> FusedLars:
 
 
 _OPTIMIZERS: dict[str, tuple[str, Ways]] = {
-    # PyTorch adds epsilon to the root after the bias correction, FusedAdamW before it; with epsilon 0, only rounding
-    # differs.
+    # PyTorch adds epsilon to the root after the bias correction, and FusedAdamW adds it before. With epsilon 0, only
+    # rounding differs.
     "fused_adamw": ("AdamW", _with_torch_forms(torch.optim.AdamW, FusedAdamW, lr=1e-3, eps=0.0, weight_decay=_DECAY)),
     "fused_sgd": ("SGD", _with_torch_forms(torch.optim.SGD, FusedSGD, lr=1e-3, momentum=0.9, weight_decay=_DECAY)),
     "fused_adagrad": ("Adagrad", _with_torch_forms(torch.optim.Adagrad, FusedAdagrad, lr=1e-3, weight_decay=_DECAY)),
@@ -187,7 +187,7 @@ BENCHMARKS = {
             _average,
             torch_best=True,
         ),
-        # torch's default loops over tensors only on a Gaudi, so the rule is tested on simulated traces.
+        # By default, torch loops over tensors only on a Gaudi, so the rule is tested on simulated traces.
         _row(
             "fused_clip_norm",
             ("FUS102",),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perftool.model.inputs import InputFile
 
 _SUFFIXES = (".json", ".json.gz")
-# The longest file name has 255 bytes on most systems, 143 on some encrypted ones.
+# The longest file name has 255 bytes on most systems, and 143 on some encrypted ones.
 _LONGEST_STEM = 120
 
 

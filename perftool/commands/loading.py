@@ -25,7 +25,7 @@ _MODULES = {
     "config": "settings", "demo": "demo", "simulate": "simulate", "record": "record", "query": "query",
     "export": "export", "mcp": "mcp",
 }  # fmt: skip
-# UsageError of click, or of the copy of click that newer releases of typer contain.
+# click's UsageError, or that of the copy of click that newer releases of typer contain.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 # These two commands run programs that have their own options.
 _SETTINGS = {"simulate": {"ignore_unknown_options": True}, "record": {"allow_interspersed_args": False}}

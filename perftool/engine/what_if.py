@@ -45,7 +45,8 @@ WHERE rank = $rank AND valid AND kind = $kind AND name GLOB $pattern AND ts < $e
 
 @dataclass(frozen=True)
 class Wanted:
-    """A change to the tasks of one ``kind`` whose names match ``pattern``: their time is multiplied by ``factor``.
+    """A change to the tasks of one ``kind`` with names that match ``pattern``: the tasks' time is multiplied by
+    ``factor``.
 
     If ``factor`` is None, the tasks and everything they launch are left out.
     """

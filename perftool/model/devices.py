@@ -36,10 +36,9 @@ class Peak:
 class DeviceFacts:
     """Facts about a device. Bandwidths are in bytes/s.
 
-    ``spellings``: its names in traces; if empty, ``name`` is the only one.
-    ``link_bandwidth``: one way, summed over all links to other devices of the host.
-    ``matrix_clock``: the MME's clock in Hz, for converting the cycle counts of Gaudi's graph compiler to time.
-    ``units``: the number of compute units (SMs, CUs).
+    ``spellings``: its names in traces; if empty, ``name`` is the only one. ``link_bandwidth``: the bandwidth in one
+    direction, summed over all links to other devices of the host. ``matrix_clock``: the MME's clock in Hz, for
+    converting the cycle counts of Gaudi's graph compiler to time. ``units``: the number of compute units (SMs, CUs).
     ``capability``: CUDA's compute capability, times 10.
     """
 

@@ -19,8 +19,9 @@ ANY_ARGUMENT = "*"
 
 @dataclass(frozen=True)
 class HpuOps:
-    """The registered ops. ``names`` are full (``aten::mm.out``), ``bases`` as in ``base_name``. ``dtypes`` contains the
-    supported data types by op, device and argument, as far as they are listed."""
+    """The registered ops. ``names`` contains full names (``aten::mm.out``), and ``bases`` contains names as
+    ``base_name`` returns them. ``dtypes`` contains the supported data types by op, device and argument, as far as they
+    are listed."""
 
     names: frozenset[str]
     bases: frozenset[str]

@@ -32,9 +32,9 @@ class ServingInterval:
     """Statistics since the previous statistics line in the log. ``time_ns`` is relative to 1970 (in 1972 if the line
     states no year), or to midnight of the log's first day if the line states no date.
 
-    Rates are in tokens per second, ratios between 0 and 1. ``running`` and ``waiting`` are numbers of requests at the
-    end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of tokens per
-    model call.
+    Rates are in tokens per second, and ratios are between 0 and 1. ``running`` and ``waiting`` are numbers of requests
+    at the end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of
+    tokens per model call.
     """
 
     engine: str
@@ -99,7 +99,7 @@ class ClientResult:
 class MetricsPage:
     """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started, summed over its
     engines. ``starts`` are the times when the engines started, by their labels, in seconds since 1970. ``labels`` are
-    those of the counters, such as the model; ``counters`` are the values by name and labels."""
+    the labels of the counters, such as the model; ``counters`` are the values by name and labels."""
 
     starts: frozenset[tuple[str, float]]
     totals: dict[str, float]

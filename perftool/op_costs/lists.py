@@ -25,8 +25,8 @@ def _cat(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Foreach:
-    """An op that reads ``lists`` lists of tensors (the first one only if ``reads_first``). The results are as large as
-    the first list."""
+    """An op that reads ``lists`` lists of tensors (the first one only if ``reads_first`` is set). The results are as
+    large as the first list."""
 
     lists: int = 1
     per_element: int = 1

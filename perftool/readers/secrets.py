@@ -59,7 +59,7 @@ _CERTAIN = re.compile(
 # The names of all secrets contain one of these. Most strings contain none, and need no further check.
 _HINT = re.compile(r"pass|pwd|pswd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
 _POSSIBLE = re.compile(r"token_$|(?:^|[a-z0-9])_?pass_$|^_pwd_$|_auth_")
-# Any other key, such as KAGGLE_KEY, may be a secret if its value looks like one, except ordinary keys.
+# Any other key, such as KAGGLE_KEY, may be a secret if its value looks like a secret. Ordinary keys are the exception.
 _KEY = re.compile(r"[a-z0-9]_keys?_$")
 _ORDINARY_KEY = re.compile(
     r"_(?:cache|sort|primary|foreign|public|host|dict|state|group|partition|input|output|label|lookup|shard)_keys?_$"

@@ -11,8 +11,8 @@ from perftool.replay.recording import NONE, Int64s
 
 # A time so early that nothing waits for it.
 _NEVER = -(1 << 60)
-# The first pass begins without queued work, and each later pass in the final state of the previous one. The last pass
-# is measured.
+# The first pass begins without queued work, and each later pass begins in the final state of the previous pass. The
+# last pass is measured.
 _PASSES = 3
 
 

@@ -20,7 +20,8 @@ _LONGEST_DIMS, _MOST_OPS = 1_000, 100
 _MOST_MODULES = 100
 # Data types and layouts, in the order of the columns of ``op_speeds``.
 _WAYS = ("fp32", "fp32_contiguous", "bf16", "fp32_channels_last", "bf16_channels_last")
-# The changes that `record` tries on models, in the order of the columns of ``trials``, after the model as it is.
+# The changes that `record` tries on models, in the order of the columns of ``trials``. The column for the unchanged
+# model comes before them.
 _CHANGES = ("bf16", "bf16_dense", "channels_last", "bf16_channels_last", "kept_memory")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
@@ -92,8 +93,8 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
         counted = [_counted(part, profiled, count) for part, profiled, count in parts]
         known = [one for one in counted if one is not None]
         for one in known:
-            # The system measures its time in ticks of a few ms, so its time for one fault is estimated from the part
-            # with the most faults.
+            # The operating system measures its own time in ticks of a few ms, so its time for one fault is estimated
+            # from the part with the most faults.
             renewed = _renewed(max(known, key=lambda part: part.faults), one)
             rows.append((rank, one.profiled, one.steps, one.wall_ns, one.process_ns, one.system_ns, one.faults,
                          one.faulted, one.grown, renewed))  # fmt: skip

@@ -66,9 +66,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Answer:
-    """The measurements of one process; ``seconds`` are the times of each form by round, ``figures`` the summary of each
-    form. ``ratios`` are the first form's time divided by the time of each other form; ``step_ratio`` is the same for
-    the recorded steps, timed without the profiler.
+    """The measurements of one process; ``seconds`` are the times of each form by round, and ``figures`` are a summary
+    of each form. ``ratios`` are the first form's time divided by the time of each other form; ``step_ratio`` is the
+    same for the recorded steps, timed without the profiler.
     """
 
     seconds: tuple[tuple[float, ...], ...] = ()

@@ -29,7 +29,7 @@ from perftool.units import format_ratio, quantity
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
-# Clauses that say how the steps of a run were found, by ``steps_from``.
+# For each value of ``steps_from``, a clause that says how a run's steps were found.
 _SEPARATED: Mapping[str, str] = {
     "iteration": "each iteration of a server is a step",
     "profiler": "the profiler marks steps",

@@ -15,8 +15,8 @@ _OVERLOADED = "TRC111"
 # cores were busy for more than the first share of the time, and other processes used less than the second share of the
 # time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
-# On an overloaded machine, the report names child processes that take this share of the run's CPU time, and threads
-# that run no steps, if they take this share of the process's CPU time.
+# On an overloaded machine, the report names child processes that take this share of the run's CPU time. It also names
+# threads that run no steps, if they take this share of the process's CPU time.
 _WORKING = 0.15
 # Children that take a smaller share do not crowd the cores.
 _WORKED = 0.01

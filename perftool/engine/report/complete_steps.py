@@ -13,12 +13,12 @@ from perftool.units import format_ns, format_ratio
 _CUT_OFF = 2
 # Steps are uneven if their mean and median differ by at least this share. The table _usual_steps uses the same limit.
 UNEVEN = 0.25
-# A start-up takes at most this many steps, as in the table _step_bounds. If a run has more warm-up steps, and more than
-# the run that it is compared with, it compiles anew.
+# A start-up takes at most this many steps, as in the table _step_bounds. If a run has more warm-up steps than that, and
+# more than the run that it is compared with, it compiles again.
 _START_UP = 2
-# A run is not compared with others if the share of kernels missing from its recording exceeds their share by more than
-# this. In every complete recording that we have seen, each launch in the median step has a kernel. The table
-# lost_kernels uses the same limit.
+# A run is not compared with others if the share of kernels missing from its recording exceeds the share missing from
+# theirs by more than this. In every complete recording that we have seen, each launch in the median step has a kernel.
+# The table lost_kernels uses the same limit.
 MOST_LOST_KERNELS = 0.05
 # If more kernels are missing, the step time is unknown, as in the table summary.
 _MOST = 0.5

@@ -19,7 +19,7 @@ MOST_OPS = 60
 # If a number is known for less than this share of the work, it is not representative.
 KNOWN = 0.5
 # The ops of all ranks together; the table op_efficiency lists each rank. Numbers are added in a fixed order, because a
-# floating-point sum depends on it.
+# floating-point sum depends on the order.
 _OPS = """
 WITH merged AS (
     SELECT name, source, engine, kind, input_dims, input_types,

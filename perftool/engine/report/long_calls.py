@@ -14,7 +14,7 @@ from perftool.store.trace_store import TraceStore
 
 # The smallest set of calls in a step that takes more than half of the time, and the number of all calls, on the first
 # rank. Calls in different steps are matched by their place in the step. A call counts with its shortest time in any
-# step, so that it does not appear long because it was interrupted in some steps.
+# step, so that a call that was interrupted in some steps does not appear long.
 _LONG_CALLS = """
 WITH calls AS ({calls}),
 outermost AS (

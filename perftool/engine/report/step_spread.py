@@ -12,7 +12,8 @@ from perftool.units import format_ns
 # Steps differ much if the slowest takes this many times as long as the fastest, and at least a millisecond longer.
 _SPREAD, _LEAST_NS = 1.35, 1_000_000
 _FEWEST_STEPS = 3
-# A part that explains less of the difference between the slowest step and the fastest is not mentioned.
+# A part is not mentioned if it explains less than this share of the difference between the slowest and the fastest
+# step.
 _PART = 0.15
 # Calls with equal shapes vary if they take this many times as long in the slower of two steps.
 _LONGER = 1.1

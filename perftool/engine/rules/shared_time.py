@@ -23,8 +23,8 @@ _MOST_COMPARED = 12
 
 @dataclass(frozen=True)
 class HostTime:
-    """Spans of the host time that a finding counts, not necessarily all of them. If ``inside`` is set, its time is only
-    known to be somewhere in ``spans``."""
+    """Spans of the host time that a finding counts, not necessarily all of them. If ``inside`` is set, the finding's
+    time is only known to be somewhere in ``spans``."""
 
     spans: tuple[Span, ...]
     inside: bool = False

@@ -46,8 +46,8 @@ class BudgetText:
 class Settings(Keys):
     """The settings of a run: the values of the keys, with selections and tables merged from all places.
 
-    ``values`` contains the keys that are set, as written, and ``origins`` where each was set. ``files`` lists the
-    configuration files.
+    ``values`` contains the keys that are set, as written, and ``origins`` says where each of them was set. ``files``
+    lists the configuration files.
     """
 
     selection: Selection = field(default_factory=Selection)

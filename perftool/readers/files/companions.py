@@ -21,8 +21,9 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
-# Name patterns of metrics pages and benchmark results. Many programs write their own metrics.json, so that name is
-# not in the list. vLLM's own names contain the rate of requests, SGLang's the month, the day and the number of prompts.
+# Name patterns of metrics pages and benchmark results. Many programs write their own metrics.json, so that name is not
+# in the list. vLLM's own names contain the rate of requests, and SGLang's contain the month, the day and the number of
+# prompts.
 _PLAIN_MEASUREMENTS = (
     "*metrics*.txt", "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
     "*_[01][0-9][0-3][0-9]_[0-9]*_*.jsonl",

@@ -24,7 +24,8 @@ BLOCK = 8 << 20
 # Compressed traces have 1/30 to 1/10 of the original size, so this much compressed input yields about one BLOCK of
 # output.
 COMPRESSED_BLOCK = 256 << 10
-# Bytes passed to the decompressor at once. gzip can expand them by a factor of 1,000, Zstandard by 32,000.
+# Bytes passed to the decompressor at once. gzip can expand them by a factor of 1,000, and Zstandard by a factor of
+# 32,000.
 _AT_ONCE = 2 << 10
 # After an error, the input is decompressed in pieces of this size, to salvage the data before the damage.
 _FINER = 32

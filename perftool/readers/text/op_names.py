@@ -10,7 +10,7 @@ DEFAULT_NAMESPACE = "aten"
 
 @dataclass(frozen=True, slots=True)
 class OpName:
-    """The name of an op: ``full`` includes the overload (``aten::index.Tensor_out``), ``base`` does not
+    """The name of an op: ``full`` includes the overload (``aten::index.Tensor_out``); ``base`` does not
     (``aten::index``)."""
 
     full: str

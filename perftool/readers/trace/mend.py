@@ -35,7 +35,7 @@ _BETWEEN = b" \t\r\n,"
 # Longer than any real event. In longer text, quotes are not repaired, because examining every character is slow.
 _LONGEST_QUOTED = 1 << 20
 # The limit on the work for a damaged stretch, in bytes examined per byte. Beyond it, the rest of the stretch is
-# dropped. A stretch in which every event is damaged takes 5 to 30.
+# dropped. A stretch in which every event is damaged takes 5 to 30 bytes examined per byte.
 MOST_WORK = 100
 _LEAST_WORK = 1 << 20
 # The fixed cost of a call of the parser, in bytes examined.

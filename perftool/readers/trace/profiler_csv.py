@@ -37,7 +37,7 @@ class ProfilerSlice:
 
     ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` has only 8,190
     values, and is None if there is no recipe; ``recipe_handle`` distinguishes recipes with the same ID. ``operation``
-    is the kernel, ``name`` the graph node, ``node_id`` the node's number in the graph, ``hw_event`` the hardware
+    is the kernel, ``name`` the graph node, ``node_id`` the node's number in the graph, and ``hw_event`` the hardware
     monitor point that ended the work.
     """
 

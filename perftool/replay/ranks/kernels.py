@@ -39,7 +39,7 @@ WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
 class Slowdown:
     """Why kernels take longer. ``kind`` is ``more`` if there are more kernels. For the same number of kernels, it is
     ``slower`` (each takes longer), ``larger`` (each takes longer because of larger inputs) or ``unsized`` (no shapes
-    were recorded, so larger inputs may be the reason). ``words`` is a clause that says so.
+    were recorded, so larger inputs may be the reason). ``words`` is a clause that says which.
     """
 
     kind: str

@@ -15,7 +15,8 @@ _CARDS_OF_A_BOX = 8
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective as one rank sees it. ``size`` is the rank's contribution in bytes, ``elements`` in elements.
+    """A collective as one rank sees it. ``size`` is the rank's contribution in bytes, and ``elements`` is the
+    contribution in elements.
 
     ``kind`` is all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter or barrier;
     ``ranks`` are the members of the group.
