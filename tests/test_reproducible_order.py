@@ -23,7 +23,7 @@ from perftool.store.catalog import catalog
 
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "gaudi2_unoptimised" / "rank0.pt.trace.json.gz"
 CHOICES = re.compile(r"\b(arg_max|arg_min|max_by|min_by|first|last|list|string_agg|any_value|mode)\(")
-# Columns whose values are unique (such as positions in a list), or where equal values give equal results.
+# Columns whose values are unique (such as positions in a list), or for which equal values give equal results.
 UNIQUE = {"ordinal", "rowid", "first", "e.name", "s.op", "v.role"}
 
 

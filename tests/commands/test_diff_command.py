@@ -163,7 +163,7 @@ def without_steps(rank: int, dur_us: int) -> bytes:
 @pytest.mark.parametrize(
     ("slow", "code", "sentence"),
     [
-        # The many steps of a fast rank must not hide a slow rank whose fewer steps have other numbers.
+        # The many steps of a fast rank must not hide a slow rank that has fewer steps, with other numbers.
         (rank_of(1, 2000, 9, first=100), 1, ""),
         (rank_of(1, 2000, 4), 2, "the new run is not judged: each rank needs at least 5 complete steps, and rank 1"),
         (without_steps(1, 20_000), 2, "so the runs are not judged: base has complete steps of ranks 0-1"),

@@ -116,8 +116,8 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
     ]
     assert found.why_not is None
     assert found.replayed_ns == 1_000_000
-    # The kernels take 400 us a step in total and alternate with the collective. At half their length, they save 200 of
-    # 1,000 us.
+    # The kernels take 400 us per step in total and alternate with the collective. At half their length, they save 200
+    # of 1,000 us.
     assert found.predict([Change("shorten", task, factor=0.5) for task in compute]).step_ns == 800_000
 
 

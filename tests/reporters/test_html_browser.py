@@ -47,7 +47,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Returns a function that opens a page with a given width and theme. Any error on the console fails the test."""
+    """Return a function that opens a page with a given width and theme. Any error on the console fails the test."""
 
     def show(page: bytes, width: int = 1400, theme: str = "light", anchor: str = "") -> Any:
         (tmp_path / "report.html").write_bytes(page)

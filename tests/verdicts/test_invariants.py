@@ -42,7 +42,8 @@ HOST = (
 )
 CALLS = ("cudaDeviceSynchronize", "cudaMalloc", "cudaMemcpy", "hipGraphLaunch", "cudaFree")
 PART = st.one_of(
-    # An op: how many, the length of the call, the delay until its work starts, and the length of the work.
+    # An op: the number of its calls, the length of the call, the delay until its work starts, and the length of the
+    # work.
     st.tuples(st.sampled_from(sorted(WORK)), st.sampled_from((1, 1, 30)), TIMES, TIMES, TIMES, st.integers(7, 8)),
     st.tuples(st.sampled_from(HOST), st.sampled_from((1, 1, 30)), TIMES, st.integers(1, 2)),
     st.tuples(st.sampled_from(CALLS), st.just(1), TIMES, st.integers(1, 2)),

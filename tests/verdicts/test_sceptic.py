@@ -69,7 +69,7 @@ def without_stacks(events: Events) -> Events:
 
 
 def without(*keys: str) -> Callable[[Events], Events]:
-    """Returns a function that removes the given arguments from events."""
+    """Return a function that removes the given arguments from events."""
     return lambda events: [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k not in keys}} for e in events]
 
 
