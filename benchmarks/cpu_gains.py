@@ -1,13 +1,13 @@
 """Compares predicted and measured gains on the CPU: ``python benchmarks/cpu_gains.py`` writes the tables for this
 processor to docs/gains.md.
 
-Each pair is a script before and after the advice, on one thread. The measured gain compares the fastest of many steps
-by CPU time, or by wall time if the script has loader workers, because the process's CPU time does not include theirs.
-Steps of the two scripts alternate, because other processes may be using the machine. The predicted gain is a share of
-the recorded step, the median of three recordings. Measuring and recording take priority over other processes if the
-system allows it. Measurements of the machine's load are removed from recordings, because on an overloaded machine, the
-report predicts no gains. The scripts are whole runs, written as a user would write them; the benchmark follows the
-first advice in their reports.
+Each pair is a script before and after its advice is followed, run on one thread. The measured gain compares the fastest
+of many steps by CPU time, or by wall time if the script has loader workers, because the process's CPU time does not
+include theirs. Steps of the two scripts alternate, because other processes may be using the machine. The predicted gain
+is a share of the recorded step, the median of three recordings. Measuring and recording take priority over other
+processes if the system allows it. Measurements of the machine's load are removed from recordings, because on an
+overloaded machine, the report predicts no gains. The scripts are whole runs, written as a user would write them; the
+benchmark follows the first advice in their reports.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def transformer(
     *, fused: bool = True, bf16: bool = False, fused_optimizer: bool = False, size: int = 256, tokens: int = 256,
     train: bool = True,
 ) -> Step:  # fmt: skip
-    """A step of a two-layer transformer, in training or in inference."""
+    """Return a step of a two-layer transformer, in training or in inference."""
     model = nn.Sequential(nn.Embedding(1000, size), Block(size, 4, fused), Block(size, 4, fused), nn.Linear(size, 1000))
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused_optimizer)
     x = torch.randint(0, 1000, (2, tokens))
@@ -91,7 +91,7 @@ def transformer(
 
 
 def layers(*, fused: bool, count: int, size: int) -> Step:
-    """A step of linear layers under AdamW."""
+    """Return a step of linear layers under AdamW."""
     model = nn.Sequential(*[nn.Linear(size, size) for _ in range(count)])
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused, foreach=False)
     x = torch.randn(64, size)
@@ -107,7 +107,7 @@ def layers(*, fused: bool, count: int, size: int) -> Step:
 def update(
     model: nn.Module, loss: Callable[[], torch.Tensor], optimizer: torch.optim.Optimizer, bf16: bool = False
 ) -> Step:
-    """A training step of ``model``."""
+    """Return a training step of ``model``."""
 
     def step() -> None:
         optimizer.zero_grad()
@@ -120,7 +120,7 @@ def update(
 
 
 def momentum(*, fused: bool | None) -> Step:
-    """A training step with momentum and weight decay for 40 small tensors under SGD."""
+    """Return a training step with momentum and weight decay for 40 small tensors under SGD."""
     model = nn.Sequential(*[nn.Linear(128, 128) for _ in range(20)])
     x = torch.randn(64, 128)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=0.01, fused=fused)
@@ -128,7 +128,7 @@ def momentum(*, fused: bool | None) -> Step:
 
 
 def zeroed(*, drop: bool) -> Step:
-    """A training step that fills the gradients with zeros, or sets them to None."""
+    """Return a training step that fills the gradients with zeros, or sets them to None."""
     model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     x = torch.randn(16, 1024)
@@ -142,7 +142,7 @@ def zeroed(*, drop: bool) -> Step:
 
 
 def averaged(*, together: bool) -> Step:
-    """A training step with a moving average of the weights, updated tensor by tensor or all together."""
+    """Return a training step with a moving average of the weights, updated tensor by tensor or all together."""
     model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(20)])
     weights = [weight.detach() for weight in model.parameters()]
     averages = [weight.clone() for weight in weights]
@@ -161,7 +161,7 @@ def averaged(*, together: bool) -> Step:
 
 
 def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
-    """A training step of a convolutional network."""
+    """Return a training step of a convolutional network."""
     layers: list[nn.Module] = []
     for count, more, stride in ((3, 32, 1), (32, 64, 2), (64, 64, 1), (64, 128, 2)):
         layers += [nn.Conv2d(count, more, 3, stride, 1, bias=False), nn.BatchNorm2d(more), nn.ReLU()]
@@ -174,8 +174,8 @@ def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
 
 
 def distances(*, product: bool) -> Step:
-    """A training step that pulls vectors towards the nearest of many centres; distances are computed from all pairwise
-    differences, or by a matmul."""
+    """Return a training step that pulls vectors towards the nearest of many centres; distances are computed from all
+    pairwise differences, or by a matmul."""
     model, centres = nn.Linear(32, 32), nn.Parameter(torch.randn(250, 32))
     x = torch.randn(500, 32)
     optimizer = torch.optim.SGD([*model.parameters(), centres], 0.1)
@@ -189,7 +189,7 @@ def distances(*, product: bool) -> Step:
 
 
 def pointwise(*, compiled: bool) -> Step:
-    """Forward and backward of layers with a hand-written activation, compiled or not."""
+    """Return the forward and backward passes of layers with a hand-written activation, compiled or not."""
     first, second = nn.Linear(256, 1024), nn.Linear(1024, 256)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -209,7 +209,9 @@ def pointwise(*, compiled: bool) -> Step:
 
 
 def deep(*, repeats: bool) -> Step:
-    """Forward and backward of blocks whose activations are recomputed in the backward pass, or kept."""
+    """Return the forward and backward passes of blocks whose activations are recomputed in the backward pass, or
+    kept.
+    """
     blocks = nn.ModuleList(nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4))
     x = torch.randn(256, 512)
 
@@ -237,14 +239,14 @@ class Images(Dataset[torch.Tensor]):
 
 
 def loaded(*, workers: int) -> Step:
-    """A training step of a small network that gets its images from a loader."""
+    """Return a training step of a small network that gets its images from a loader."""
     model = nn.Sequential(nn.Conv2d(3, 32, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
     batches = iter(DataLoader(Images(), 32, num_workers=workers))
     return update(model, lambda: model(next(batches)).square().mean(), torch.optim.SGD(model.parameters(), 0.1))
 
 
 def recurrent(*, bf16: bool = False, fused_optimizer: bool = False) -> Step:
-    """A training step of an LSTM that predicts tokens."""
+    """Return a training step of an LSTM that predicts tokens."""
     parts = nn.ModuleList([nn.Embedding(1000, 128), nn.LSTM(128, 256, 2, batch_first=True), nn.Linear(256, 1000)])
     x = torch.randint(0, 1000, (16, 64))
 
@@ -255,7 +257,7 @@ def recurrent(*, bf16: bool = False, fused_optimizer: bool = False) -> Step:
 
 
 def recommender(*, sparse: bool = False, fused_optimizer: bool = False) -> Step:
-    """A training step of a network with eight embedding tables, under Adagrad."""
+    """Return a training step of a network with eight embedding tables, under Adagrad."""
     bags = nn.ModuleList(nn.EmbeddingBag(50_000, 32, mode="sum", sparse=sparse) for _ in range(8))
     model = nn.ModuleList([bags, nn.Sequential(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))])
     starts = torch.arange(0, 2048, 4)
@@ -269,7 +271,7 @@ def recommender(*, sparse: bool = False, fused_optimizer: bool = False) -> Step:
 
 
 def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
-    """A training step that reads only a few rows of two large embeddings."""
+    """Return a training step that reads only a few rows of two large embeddings."""
     parts = nn.ModuleList([nn.Embedding(count, 32, sparse=sparse) for count in (200_000, 100_000)])
     dense = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
     users, items = torch.randint(0, 200_000, (1024,)), torch.randint(0, 100_000, (1024,))
@@ -285,7 +287,7 @@ def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
 
 
 def graph(*, bf16: bool = False) -> Step:
-    """A training step of a graph network, which gathers rows by edge and adds them up by node."""
+    """Return a training step of a graph network, which gathers rows by edge and adds them up by node."""
     source, target = torch.randint(0, 5000, (2, 40_000))
     layers = nn.ModuleList([nn.Linear(64, 128), nn.Linear(128, 10)])
     x, y = torch.randn(5000, 64), torch.randint(0, 10, (5000,))
@@ -301,7 +303,7 @@ def graph(*, bf16: bool = False) -> Step:
 
 
 def tokenised(*, fused: bool) -> Step:
-    """A training step of a text classifier, whose tokenizer is written in Python."""
+    """Return a training step of a text classifier, whose tokenizer is written in Python."""
     model = nn.Sequential(nn.EmbeddingBag(2500, 64), nn.Linear(64, 2))
     text = " ".join(f"word{number % 977}" for number in range(4000))
 
@@ -314,7 +316,7 @@ def tokenised(*, fused: bool) -> Step:
 
 
 def compiled(*, bf16: bool) -> Step:
-    """A training step of a compiled perceptron."""
+    """Return a training step of a compiled perceptron."""
     model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.LayerNorm(512), nn.Linear(512, 512), nn.Linear(512, 10))
     called = torch.compile(model)
     x, y = torch.randn(256, 256), torch.randint(0, 10, (256,))
@@ -323,7 +325,7 @@ def compiled(*, bf16: bool) -> Step:
 
 
 def quantised() -> Step:
-    """Inference of a dynamically quantised perceptron."""
+    """Return the inference of a dynamically quantised perceptron."""
     warnings.simplefilter("ignore")
     model = nn.Sequential(nn.Linear(768, 3072), nn.ReLU(), nn.Linear(3072, 768)).eval()
     small = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
@@ -337,7 +339,9 @@ def quantised() -> Step:
 
 
 def parallel(*, bf16: bool = False, static: bool = False) -> Step:
-    """A data-parallel training step with gloo and a single rank, because more ranks would compete for the cores."""
+    """Return a data-parallel training step with gloo and a single rank, because more ranks would compete for the
+    cores.
+    """
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))

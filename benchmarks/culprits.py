@@ -1,8 +1,8 @@
 """Compares reports on simulated runs with the truth: the culprit that they name, and the cost that they report.
 
 ``python benchmarks/culprits.py [RANKS [NAME ...]]`` prints the first table of benchmarks/culprits.md, for the runs
-whose names contain one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the
-runs of 8 ranks whose recordings are incomplete, whose clocks drift, or that have two culprits.
+whose names contain one of the given strings. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the
+8-rank runs that have incomplete recordings, drifting clocks, or two culprits.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def hard_cases() -> Iterator[Case]:
 
 @cache
 def truth(layout: Layout, steps: int) -> float:
-    """The time of a step without any trouble, in us."""
+    """Return the time of a step without any trouble, in us."""
     return simulate(layout, steps=steps).step_us
 
 

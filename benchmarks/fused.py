@@ -53,7 +53,7 @@ class Cell:
 
 
 def parameters(shapes: list[Shape], dtype: torch.dtype) -> list[nn.Parameter]:
-    """Random parameters with gradients."""
+    """Return random parameters with gradients."""
     generator = torch.Generator().manual_seed(0)
     params = [nn.Parameter((torch.randn(shape, generator=generator) * 0.02).to(dtype)) for shape in shapes]
     for param in params:
@@ -122,7 +122,7 @@ def _steps(op: str, shapes: list[Shape], dtype: torch.dtype) -> tuple[Run, Run]:
 
 
 def over_parameters() -> Iterator[Cell]:
-    """Optimizers, the moving average and clipping, over the parameters of a model."""
+    """Yield cells for optimizers, the moving average and clipping, over the parameters of a model."""
     for model, shapes in SETS.items():
         for name, dtype in DTYPES.items():
             for op, (theirs, _, _) in OPTIMIZERS.items():
@@ -217,7 +217,7 @@ def _experts(dtype: torch.dtype, training: bool) -> tuple[Run, Run]:
 
 
 def over_activations() -> Iterator[Cell]:
-    """Attention and the ops around it: the forward pass alone, and together with the backward pass."""
+    """Yield cells for attention and the ops around it: the forward pass alone, and together with the backward pass."""
     for name, dtype in DTYPES.items():
         for mode in ("inference", "training"):
             training = mode == "training"

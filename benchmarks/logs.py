@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
-# Sizes in MB. The difference between the times for both excludes fixed costs, mainly the start of the program.
+# Sizes in MB. The difference between the times to read both sizes excludes fixed costs, mainly the program's start.
 SMALL_MB, LARGE_MB = 5, 65
 # The share of lines that the reader extracts.
 SHARES = {"runtime log": 0.02, "debug log": 0.1}
@@ -39,7 +39,7 @@ def _time(milliseconds: int) -> str:
 
 
 def _console(dice: random.Random) -> str:
-    """A line of a script or a library that is unrelated to performance."""
+    """Return a line of a script or a library that is unrelated to performance."""
     number, share = dice.randrange(100_000), dice.random()
     return dice.choice((
         f"epoch 3: iteration {number}, {share * 1000:.2f} samples/s, gradient norm {share:.4f}",
@@ -51,7 +51,7 @@ def _console(dice: random.Random) -> str:
 
 
 def _debug(dice: random.Random) -> str:
-    """A line that the bridge or Synapse writes for each op at its most verbose level."""
+    """Return a line that the bridge or Synapse writes for each op at its most verbose level."""
     number, place = dice.randrange(100_000), dice.randrange(1 << 40)
     return f"[TIME][{dice.choice(_LOGGERS):<19}][debug   ][tid:{number % 16:X}] " + dice.choice((
         f"adding node {number} of type add with shape [{number % 512}, 512]",
@@ -62,7 +62,7 @@ def _debug(dice: random.Random) -> str:
 
 
 def _relevant(dice: random.Random) -> str:
-    """A line that the reader extracts."""
+    """Return a line that the reader extracts."""
     number = dice.randrange(100_000)
     return f"[TIME][PT_BRIDGE          ][debug   ][tid:{number % 16:X}] " + dice.choice((
         "recipe cache hit :: static shapes",

@@ -71,5 +71,5 @@ def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]
 
 
 def best(costs: Sequence[Cost]) -> Cost:
-    """Return the minimum of each cost over several runs, which estimates the cost on an undisturbed machine."""
+    """Return the minimum of each cost over several runs. The minimum estimates the cost on an undisturbed machine."""
     return Cost(min(c.cpu for c in costs), min(c.wall for c in costs), min(c.peak for c in costs))

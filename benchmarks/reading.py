@@ -58,7 +58,7 @@ class Options:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a run, which uses this checkout, not an installed package, and caches bytecode."""
+    """Return the environment of a run, so that it uses this checkout, not an installed package, and caches bytecode."""
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**ours, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
@@ -230,7 +230,7 @@ def versions(options: Options) -> str:
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None, Path | None]:
-    """The options, the folder for large files and the file to write."""
+    """Return the options, the folder for large files and the file to write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", type=Path, action="append", help="trace to grow, once or more (default: a sample)")
     parser.add_argument("--sizes", default="190", help="MB, separated by commas (default: 190)")
@@ -265,7 +265,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
+    """Parse names separated by commas."""
     return tuple(name for name in text.split(",") if name)
 
 

@@ -108,7 +108,7 @@ CASES = {
                         '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
                         (_CHAT,)),
     # The first request for log probabilities arrives while others generate; vLLM then compiles the function that ranks
-    # the tokens. Stacks are not recorded, because a compilation has too many of them.
+    # the tokens. Stacks are not recorded, because a compilation would record too many of them.
     "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5}),
     "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5},
                             warm=True),
@@ -158,7 +158,7 @@ def make_model(folder: Path) -> Path:
 
 
 def _prompts(name: str) -> Iterator[str]:
-    """48 prompts that share 1500 of 1532 tokens."""
+    """Yield 48 prompts that share 1500 of 1532 tokens."""
     common = [f"w{3 + n % 800}" for n in range(1500)]
     for number in range(48):
         own = [f"w{3 + (7 * number + n) % 900}" for n in range(32)]

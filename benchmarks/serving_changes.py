@@ -189,7 +189,7 @@ def _reports(tool: str, run: Path) -> list[dict[str, Any]]:
 
 
 def _recordings(run: Path) -> list[Path]:
-    """Return the folder of the run's recording, whose name ``record`` chooses. The result is empty if there is no
+    """Return the folder of the run's recording. ``record`` chooses its name. The result is empty if there is no
     recording."""
     return sorted((run / "recording").glob("*"))
 

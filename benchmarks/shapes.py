@@ -11,12 +11,12 @@ _MOBILENET = ((1, 3, 16, 1), (6, 3, 24, 2), (6, 3, 32, 3), (6, 3, 64, 4), (6, 3,
 
 
 def _convolution(*shape: int) -> list[Shape]:
-    """The weight of a convolution and the parameters of the normalisation after it."""
+    """Return the weight of a convolution and the parameters of the normalisation after it."""
     return [shape, (shape[0],), (shape[0],)]
 
 
 def mobilenet_v2_shapes() -> list[Shape]:
-    """The parameters of MobileNetV2: 158 tensors, 3.5 million elements."""
+    """Return the parameters of MobileNetV2: 158 tensors, 3.5 million elements."""
     shapes, entering = _convolution(32, 3, 3, 3), 32
     for expansion, kernel, leaving, count in _MOBILENET:
         for _ in range(count):
@@ -29,7 +29,7 @@ def mobilenet_v2_shapes() -> list[Shape]:
 
 
 def vit_b_shapes() -> list[Shape]:
-    """The parameters of ViT-B/16: 152 tensors, 86.6 million elements."""
+    """Return the parameters of ViT-B/16: 152 tensors, 86.6 million elements."""
     size, inner = 768, 3072
     shapes: list[Shape] = [(size, 3, 16, 16), (size,), (1, 1, size), (1, 197, size)]
     for _ in range(12):
@@ -39,7 +39,9 @@ def vit_b_shapes() -> list[Shape]:
 
 
 def lora_shapes(rank: int = 16) -> list[Shape]:
-    """The adapters of all linear layers of a Llama with 1 billion parameters: 224 tensors, 11.3 million elements."""
+    """Return the adapters of all linear layers of a Llama with 1 billion parameters: 224 tensors, 11.3 million
+    elements.
+    """
     hidden, keys, inner = 2048, 512, 8192
     linear = ((hidden, hidden), (hidden, keys), (hidden, keys), (hidden, hidden))
     linear += ((hidden, inner), (hidden, inner), (inner, hidden))
@@ -47,7 +49,7 @@ def lora_shapes(rank: int = 16) -> list[Shape]:
 
 
 def gpt2_shapes() -> list[Shape]:
-    """The parameters of GPT-2: 148 tensors, 124.4 million elements."""
+    """Return the parameters of GPT-2: 148 tensors, 124.4 million elements."""
     size = 768
     shapes: list[Shape] = [(50257, size), (1024, size)]
     for _ in range(12):

@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, including those not imported yet."""
+    """Return the public names, including those not imported yet."""
     return __all__

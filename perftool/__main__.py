@@ -50,7 +50,7 @@ def _leave(codes: list[int]) -> None:
     """End the process with the exit code in ``codes``, if there is one; otherwise let Python exit normally."""
     if codes:
         for stream in (sys.stdout, sys.stderr):
-            # A simulated script may have closed them.
+            # A simulated script may have closed the streams.
             with suppress(ValueError):
                 stream.flush()
         os._exit(codes[0] & 0xFF)

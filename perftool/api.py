@@ -52,7 +52,7 @@ class Trace:
         return f"<Trace of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}>"
 
     def _repr_html_(self) -> str | None:
-        """The report as HTML, for notebooks; None after ``close``."""
+        """Return the report as HTML, for notebooks, or None after ``close``."""
         return None if self._closed else self._report._repr_html_()
 
     @cached_property

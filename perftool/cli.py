@@ -155,14 +155,14 @@ def _run(ending: Ending) -> None:
             sys.unraisablehook = lambda _: None
             _fail(f"cannot write the output: {why}", 2)
         cause = error.cause if isinstance(error, UnforeseenError) else error
-        # Only the first line, because DuckDB adds lines that show the SQL.
+        # Show only the first line, because DuckDB adds lines that show the SQL.
         reason = str(cause).partition("\n")[0].strip()
         _fail(f"internal error: {type(cause).__name__}: {reason} (run with -v for a traceback)", 2)
 
 
 def _full_disk_reason(error: BaseException | None) -> str | None:
-    """The reason if ``error`` means that the disk is full; otherwise None. Libraries wrap or quote the system's error,
-    so its causes and their messages are searched, too."""
+    """Return the reason if ``error`` means that the disk is full; otherwise, return None. Libraries wrap or quote the
+    system's error, so its causes and their messages are searched, too."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)

@@ -70,8 +70,8 @@ class QueryTimeoutError(QueryError):
 
 
 class OutOfMemoryError(PerfToolError):
-    """The tables need more memory than they may use: ``limit_mb``, which the machine lacks the memory to double, or an
-    unknown amount."""
+    """The tables need more memory than they may use. ``limit_mb`` is the amount that they may use, if it is known. The
+    machine lacks the memory to double it."""
 
     def __init__(self, limit_mb: int | None) -> None:
         text = "the tables need more memory than they may use"

@@ -1,6 +1,6 @@
 """Formats times, sizes, shares and ranks as text.
 
-Internally, every time is an integer number of nanoseconds. Texts use the largest unit in which the number is at least
+Internally, every time is an integer number of nanoseconds. Text uses the largest unit in which the number is at least
 1; in JSON, the key contains the unit.
 """
 

@@ -91,7 +91,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def write_trace(tmp_path: Path) -> WriteTrace:
-    """Returns a function that writes events as a trace file and returns its path."""
+    """Return a function that writes events as a trace file and returns its path."""
 
     def write(events: list[Event], *, file: str = "trace.json", **metadata: Any) -> str:
         path = tmp_path / file
@@ -103,7 +103,7 @@ def write_trace(tmp_path: Path) -> WriteTrace:
 
 @pytest.fixture
 def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
-    """Returns a function that opens a store over lists of events. Each list is the trace of one rank."""
+    """Return a function that opens a store over lists of events. Each list is the trace of one rank."""
     opened: list[TraceStore] = []
 
     def make(*traces: list[Event], **metadata: Any) -> TraceStore:
@@ -119,7 +119,7 @@ def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
 
 @pytest.fixture
 def rows(store: Callable[..., TraceStore]) -> Rows:
-    """Returns a function that builds a table from the events of one trace and returns its rows."""
+    """Return a function that builds a table from the events of one trace and returns its rows."""
 
     def read(table: str, events: list[Event], **metadata: Any) -> list[dict[str, Any]]:
         return store(events, **metadata).rows(table)

@@ -27,7 +27,7 @@ def end(ts: float, name: str | None = None, **where: Any) -> Event:
 
 
 def meta(name: str, value: str, pid: Any = 1, tid: Any = 1) -> Event:
-    """The metadata event that names a process or a thread."""
+    """Return the metadata event that names a process or a thread."""
     return {"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": {"name": value}}
 
 
@@ -44,12 +44,12 @@ def loader(ts: float, dur: float, kind: str = "_SingleProcessDataLoaderIter", **
 
 
 def runtime(name: str, ts: float, dur: float, correlation: int | None = None, **args: Any) -> Event:
-    """A host call to the device runtime."""
+    """Return a host call to the device runtime."""
     return x(name, ts, dur, "cuda_runtime", **({} if correlation is None else {"correlation": correlation}), **args)
 
 
 def kernel(name: str, ts: float, dur: float, correlation: int | None = None, stream: int = 7, **args: Any) -> Event:
-    """A kernel, or a copy or fill if ``cat`` says so."""
+    """Return a kernel, or a copy or fill if ``cat`` says so."""
     cat = args.pop("cat", "kernel")
     linked = {} if correlation is None else {"correlation": correlation}
     return x(name, ts, dur, cat, pid=0, tid=stream, device=0, stream=stream, **linked, **args)
@@ -64,7 +64,7 @@ def memset(ts: float, dur: float, correlation: int | None = None, **args: Any) -
 
 
 def launch(correlation: int, at: float, dur: float, work_at: float, work_dur: float, name: str = "k") -> list[Event]:
-    """A launch call and the kernel that it launches."""
+    """Return a launch call and the kernel that it launches."""
     return [
         runtime("cudaLaunchKernel", at, dur, correlation),
         kernel(name, work_at, work_dur, correlation),
@@ -72,5 +72,5 @@ def launch(correlation: int, at: float, dur: float, work_at: float, work_dur: fl
 
 
 def document(events: list[Event], **metadata: Any) -> bytes:
-    """The bytes of a trace file with the metadata and the events."""
+    """Return the bytes of a trace file with the metadata and the events."""
     return orjson.dumps({**metadata, "traceEvents": events})

@@ -58,21 +58,21 @@ def read_path(path: str) -> Reading:
 
 
 def load(path: str) -> tuple[InputFile, dict[str, Any]]:
-    """The reader's messages about the trace file at ``path``, and the file's metadata."""
+    """Return the reader's messages about the trace file at ``path``, and the file's metadata."""
     _connection().execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
     return load_trace(_connection, lambda work: work.do(), path, lambda metadata: 0)
 
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """A single database for all readings, because opening a database takes longer than reading a small file."""
+    """Return a single database for all readings, because opening a database takes longer than reading a small file."""
     # DuckDB complains about connections that are still open when Python exits.
     atexit.register(_connection.cache_clear)
     return duckdb.connect()
 
 
 def rows_of(events: Iterable[Event]) -> list[Row]:
-    """The rows that should result from ``events``, whose times are whole microseconds."""
+    """Return the rows that should result from ``events``, whose times are whole microseconds."""
     return [
         (
             event["ph"],
@@ -90,7 +90,7 @@ def rows_of(events: Iterable[Event]) -> list[Row]:
 
 
 def _args(text: str | None) -> Any:
-    """The arguments as values. Text that only DuckDB accepts as JSON (nan, inf) stays text."""
+    """Return the arguments as values. Text that only DuckDB accepts as JSON (nan, inf) stays text."""
     try:
         return None if text is None else orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Runs a reader on a whole text. The program itself passes log lines and CSV rows to its readers one by one."""
+"""Runs a reader on a whole input. The program itself passes log lines and CSV rows to its readers one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Scanner(Protocol):
 
 
 def read_with(make: Callable[[IssueTally], Sequence[Scanner]], source: Source, rank: int | None = None) -> LogReading:
-    """The records that the scanners from ``make`` found, and the issues."""
+    """Return the records that the scanners from ``make`` found, and the issues."""
     tally = IssueTally()
     scanners = make(tally)
     for line in read_log_lines(source, tally, rank):
@@ -47,7 +47,7 @@ class CsvReading:
 
 
 def read_csv(source: Source) -> CsvReading:
-    """The slices and samples in a CSV file from the native profiler, and the issues."""
+    """Return the slices and samples in a CSV file from the native profiler, and the issues."""
     tally = IssueTally()
     records = list(iter_records(source, tally))
     slices = tuple(record for record in records if isinstance(record, ProfilerSlice))

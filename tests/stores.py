@@ -25,7 +25,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 def store_over(
     *traces: list[Event], replay: Callable[[TraceStore, str], Sequence[tuple[Any, ...]]] | None = None
 ) -> Iterator[TraceStore]:
-    """A store with a rank for each of ``traces``."""
+    """Yield a store with a rank for each of ``traces``."""
     with tempfile.TemporaryDirectory() as folder, TraceStore(replay=replay) as store:
         for number, events in enumerate(traces):
             path = Path(folder) / f"rank{number}.json"
@@ -35,13 +35,15 @@ def store_over(
 
 
 def steps_in(path: str | Path) -> list[dict[str, Any]]:
-    """The steps of the trace at ``path``. A whole analysis with every rule would take three times as long."""
+    """Return the steps of the trace at ``path``. A whole analysis with every rule would take three times as long."""
     with TraceStore() as store:
         store.add_trace(str(path))
         return store.rows("steps")
 
 
 def findings_of(paths: Sequence[str], rules: Sequence[Rule] | None = None) -> tuple[Finding, ...]:
-    """What ``rules`` (by default all) find in the files at ``paths``. A whole report would take twice as long."""
+    """Return what ``rules`` (by default all) find in the files at ``paths``. A whole report would take twice as
+    long.
+    """
     with analysed(find_inputs(list(paths)), shipped_rules() if rules is None else rules) as run:
         return run.outcome.findings

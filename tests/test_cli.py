@@ -24,7 +24,7 @@ ROOT = Path(perftool.__file__).parent.parent
 
 
 def healthy() -> list[Event]:
-    """Two steps of 1 ms in which the device works 96 % of the time."""
+    """Return two steps of 1 ms in which the device works 96 % of the time."""
     events = []
     for number, at in enumerate((1000, 2000), 1):
         events += [
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(remembered: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Returns a function that runs the program in this process, through the entry point of the console script."""
+    """Return a function that runs the program in this process, through the entry point of the console script."""
 
     def run(*arguments: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["habana_perf_tool", *arguments])

@@ -22,7 +22,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def offered(line: str) -> list[str]:
-    """What bash would offer as completions of ``line``."""
+    """Return what bash would offer as completions of ``line``."""
     ran = run(
         _HABANA_PERF_TOOL_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split(" ")) - 1)
     )  # fmt: skip

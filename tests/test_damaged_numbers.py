@@ -23,7 +23,7 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
 
 
 def in_line(line: str) -> list[Event]:
-    """An allocation at ``line`` of a file, and the function around it."""
+    """Return an allocation at ``line`` of a file, and the function around it."""
     return [
         instant("[memory]", NOW + 5, **{**MEMORY, "Call stack": f"/home/a.py({line}): f"}),
         x(f"/home/a.py({line}): f", NOW, 50, "python_function", **{"Python id": 1, "Call line": line}),

@@ -29,7 +29,7 @@ LOGS: Mapping[str, Callable[[], LogTrap]] = {
 
 
 def rows(folder: Path, sql: str, *, log: bytes | None = None, metrics: bytes | None = None, trace: bytes | None = None):
-    """The rows of ``sql`` for inputs with the given bytes."""
+    """Return the rows of ``sql`` for inputs with the given bytes."""
     files = []
     for name, data in (("run.log", log), ("metrics-rank0.json", metrics)):
         if data is not None:

@@ -50,7 +50,7 @@ def facts_for(trap: Callable[[], Trap]) -> Trap:
 
 @contextmanager
 def opened(folder: Path, *traces: bytes) -> Iterator[TraceStore]:
-    """A store over several ranks, each given as the bytes of its trace."""
+    """Yield a store over several ranks, each given as the bytes of its trace."""
     files = []
     for number, data in enumerate(traces):
         path = folder / f"trace{number}.pt.trace.json"
@@ -68,7 +68,7 @@ def nanoseconds(store: TraceStore, metric: str) -> int | None:
 
 
 def asked(store: TraceStore, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of ``sql``, which runs in this process, like the query of a shipped rule."""
+    """Return the rows of ``sql``, which runs in this process, like the query of a shipped rule."""
     return store.timed(sql, {}, 60)[1]
 
 

@@ -59,7 +59,9 @@ def part(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """The full names of all imports in ``path``, including those inside functions and those for type checking."""
+    """Return the full names of all imports in ``path``, including those inside functions and those for type
+    checking.
+    """
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -71,7 +73,7 @@ def imports(path: Path) -> set[str]:
 
 
 def wrong_imports(path: Path) -> list[str]:
-    """The imports of ``path`` that go up or sideways, or that load a library where this is not allowed."""
+    """Return the imports of ``path`` that go up or sideways, or that load a library where this is not allowed."""
     here = part(path)
     wrong = []
     for name in sorted(imports(path)):
@@ -96,7 +98,7 @@ def test_imports_go_down_only() -> None:
 
 
 def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
-    """For each import of ``path`` from another folder, the two folders directly below their common parent."""
+    """Yield, for each import of ``path`` from another folder, the two folders directly below their common parent."""
     for name in imports(path):
         target = PACKAGE.parent.joinpath(*name.split("."))
         while not (target.is_dir() or target.with_suffix(".py").is_file()) and target != PACKAGE.parent:
@@ -109,7 +111,7 @@ def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def circle(paths: Iterable[Path]) -> list[str]:
-    """Neighbouring folders that import each other in a circle, or an empty list."""
+    """Return neighbouring folders that import each other in a circle, or an empty list."""
     uses: dict[str, set[str]] = {}
     for path in paths:
         for here, there in folders_used(path):

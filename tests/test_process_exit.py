@@ -55,7 +55,7 @@ def test_the_code_is_that_of_the_program(
 def test_ctrl_c_during_the_imports_prints_no_traceback() -> None:
     code = (
         "import os, signal, sys\n"
-        # Background processes of a shell ignore SIGINT.
+        # A shell's background processes ignore SIGINT.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
@@ -75,12 +75,12 @@ def test_ctrl_c_ends_the_program_while_it_waits_for_a_pipe() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Background processes of a shell ignore SIGINT, which the process would inherit.
+        # A shell's background processes ignore SIGINT, and this process would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
-        # More than a pipe can hold, so the program must be reading once all of it is written.
+        # This is more than a pipe can hold, so by the time all of it is written, the program has started reading.
         process.stdin.write(b'{"traceEvents": [' + b" " * (1 << 20))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)

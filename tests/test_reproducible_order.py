@@ -23,20 +23,20 @@ from perftool.store.catalog import catalog
 
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "gaudi2_unoptimised" / "rank0.pt.trace.json.gz"
 CHOICES = re.compile(r"\b(arg_max|arg_min|max_by|min_by|first|last|list|string_agg|any_value|mode)\(")
-# Columns whose values are unique (such as positions in a list), or where equal values give equal results.
+# Columns whose values are unique (such as positions in a list), or for which equal values give equal results.
 UNIQUE = {"ordinal", "rowid", "first", "e.name", "s.op", "v.role"}
 
 
 @cache
 def queries() -> dict[str, str]:
-    """The SQL of all rules and tables, without comments."""
+    """Return the SQL of all rules and tables, without comments."""
     rules = {rule.code: rule.sql for rule in load_pack(builtin_folder()) if rule.sql}
     tables = {table.name: table.sql for table in catalog().values()}
     return {name: re.sub(r"--[^\n]*", "", sql) for name, sql in (rules | tables).items()}
 
 
 def inside(text: str) -> str:
-    """The part of ``text`` before the first unmatched closing parenthesis."""
+    """Return the part of ``text`` before the first unmatched closing parenthesis."""
     depth = 1
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -46,7 +46,7 @@ def inside(text: str) -> str:
 
 
 def arguments(text: str) -> list[str]:
-    """``text``, split at commas outside parentheses, brackets and braces."""
+    """Return ``text``, split at commas outside parentheses, brackets and braces."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -58,7 +58,7 @@ def arguments(text: str) -> list[str]:
 
 
 def loose_choices(sql: str) -> Iterator[str]:
-    """The aggregates in ``sql`` that pick an arbitrary row if several are equal."""
+    """Yield the aggregates in ``sql`` that pick an arbitrary row if several are equal."""
     for call in CHOICES.finditer(sql):
         text = inside(sql[call.end() :])
         if call[1].startswith("arg_") or call[1].endswith("_by"):
@@ -112,7 +112,7 @@ def test_the_report_does_not_depend_on_event_order_or_threads(tmp_path: Path) ->
 
 
 def rendered(folder: Path, trace: dict[str, Any], threads: int) -> bytes:
-    """The JSON report on ``trace`` without its inputs, whose sizes depend on formatting."""
+    """Return the JSON report on ``trace`` without its inputs, whose sizes depend on formatting."""
     path = folder / "rank0.pt.trace.json"
     path.write_text(json.dumps(trace), encoding="utf-8")
     with analysed(find_inputs([str(path)])) as run:

@@ -110,7 +110,7 @@ def test_a_recording_is_small_has_steps_and_names_no_path_host_or_user(file: Pat
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All keys and strings anywhere in decoded JSON."""
+    """Yield all keys and strings anywhere in decoded JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

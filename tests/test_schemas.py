@@ -29,7 +29,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def strict(part: Any) -> Any:
-    """The schema with unknown keys forbidden. The published schema allows some for later versions."""
+    """Return the schema with unknown keys forbidden. The published schema allows some for later versions."""
     if isinstance(part, list):
         return [strict(one) for one in part]
     if not isinstance(part, dict):

@@ -22,7 +22,9 @@ _STAND_IN = Path(__file__).with_name("warm_stand_in.py")
 
 @cache
 def warm_python() -> list[str]:
-    """The command to use instead of ``sys.executable``, before a script (or ``-c`` and code) and its arguments."""
+    """Return the command to use instead of ``sys.executable``, before a script (or ``-c`` and code) and its
+    arguments.
+    """
     if not hasattr(os, "fork"):
         return [sys.executable]
     folder = tempfile.mkdtemp(prefix="warm")

@@ -10,7 +10,7 @@ from perftool.fused import all_reduce_gradients
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A step with one all-reduce after backward, in float32 or in bfloat16."""
+    """Return a step with one all-reduce after backward, in float32 or in bfloat16."""
     dtype = torch.float32 if form == "naive" else torch.bfloat16
     model = layers(setting)
     step = training_step(model, setting, lambda: all_reduce_gradients(model, dtype))

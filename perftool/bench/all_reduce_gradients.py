@@ -11,7 +11,9 @@ from perftool.fused import all_reduce_gradients
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A step with DistributedDataParallel (plain or with its options for static models) or ``all_reduce_gradients``."""
+    """Return a step with DistributedDataParallel (plain or with its options for static models) or
+    ``all_reduce_gradients``.
+    """
     if form == "torch":
         options = {"static_graph": True, "gradient_as_bucket_view": True}
         return step_form("DistributedDataParallel(static_graph=True, gradient_as_bucket_view=True)", setting, **options)

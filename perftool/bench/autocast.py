@@ -16,7 +16,7 @@ _BF16 = frozenset({"AMX-BF16", "AVX512-BF16", "BF16"})
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Forward and backward pass of a transformer layer, whose parameters stay float32 in both forms."""
+    """Return the forward and backward passes of a transformer layer. Its parameters stay float32 in both forms."""
     torch.manual_seed(setting.seed)
     width = _WIDTHS[setting.size]
     layer = nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True).to(setting.device)

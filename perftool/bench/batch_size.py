@@ -32,7 +32,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
 
 def _convolutions() -> nn.Module:
-    """A convolutional network for images of 32x32 pixels."""
+    """Return a convolutional network for images of 32x32 pixels."""
     layers: list[nn.Module] = []
     for before, after in ((3, 32), (32, 64), (64, 128)):
         layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GroupNorm(8, after), nn.ReLU()]
@@ -40,7 +40,7 @@ def _convolutions() -> nn.Module:
 
 
 def _transformer() -> nn.Module:
-    """A transformer with two layers for short sequences."""
+    """Return a transformer with two layers for short sequences."""
     layer = nn.TransformerEncoderLayer(_WIDTH, 4, 4 * _WIDTH, dropout=0.0, batch_first=True)
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 

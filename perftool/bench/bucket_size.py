@@ -11,7 +11,7 @@ _DEFAULT = 25
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A step under DistributedDataParallel with buckets of the default or recommended size."""
+    """Return a step under DistributedDataParallel with buckets of the default or recommended size."""
     megabytes = _DEFAULT if form == "naive" else _ADVISED[setting.size]
     return step_form(f"DistributedDataParallel(bucket_cap_mb={megabytes})", setting, bucket_cap_mb=megabytes)
 

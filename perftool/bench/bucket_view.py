@@ -7,7 +7,7 @@ from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A step with ``gradient_as_bucket_view`` off, which is the default, or on."""
+    """Return a step with ``gradient_as_bucket_view`` off, which is the default, or on."""
     view = form == "advised"
     return step_form(f"DistributedDataParallel(gradient_as_bucket_view={view})", setting, gradient_as_bucket_view=view)
 

@@ -15,7 +15,8 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _BATCH, _SIDE, _WORKERS = 24, 32, 2
 _FOR_EVER = 10**6
-# The number of batches that each worker may prepare in advance, to bridge times when other processes use its core.
+# The number of batches that each worker may prepare in advance, to bridge periods in which other processes use its
+# core.
 _AHEAD = 4
 
 

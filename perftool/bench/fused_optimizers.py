@@ -38,7 +38,9 @@ _RATE = _EETA = 1.0
 
 
 def _with_torch_forms(torch_class: Any, our_class: Any, **options: Any) -> Ways:
-    """The class of torch.optim with its default loop over tensors, our class, and torch's class with fused=True."""
+    """Return the class of torch.optim with its default loop over tensors, our class, and torch's class with
+    fused=True.
+    """
     name = f"torch.optim.{torch_class.__name__}"
     return {
         "naive": (name, partial(torch_class, **options)),
@@ -54,8 +56,8 @@ def _lars(params: Iterable[nn.Parameter]) -> FusedLars:
 
 
 _OPTIMIZERS: dict[str, tuple[str, Ways]] = {
-    # PyTorch adds epsilon to the root after the bias correction, FusedAdamW before it; with epsilon 0, only rounding
-    # differs.
+    # PyTorch adds epsilon to the root after the bias correction, and FusedAdamW adds it before. With epsilon 0, only
+    # rounding differs.
     "fused_adamw": ("AdamW", _with_torch_forms(torch.optim.AdamW, FusedAdamW, lr=1e-3, eps=0.0, weight_decay=_DECAY)),
     "fused_sgd": ("SGD", _with_torch_forms(torch.optim.SGD, FusedSGD, lr=1e-3, momentum=0.9, weight_decay=_DECAY)),
     "fused_adagrad": ("Adagrad", _with_torch_forms(torch.optim.Adagrad, FusedAdagrad, lr=1e-3, weight_decay=_DECAY)),
@@ -82,7 +84,7 @@ def _optimizer(ways: Ways, form: FormName, setting: Setting) -> Form:
 
 
 def _average(form: FormName, setting: Setting) -> Form:
-    """A loop over the model's tensors, FusedEMA, or torch's foreach ops."""
+    """Return a loop over the model's tensors, FusedEMA, or torch's foreach ops."""
     ways: dict[FormName, tuple[type[PlainEMA] | type[FusedEMA], str]] = {
         "naive": (PlainEMA, "mul_ and add_ for each tensor"),
         "advised": (FusedEMA, "FusedEMA"),
@@ -124,7 +126,7 @@ def _clip(form: FormName, setting: Setting) -> Form:
 
 
 def _functional(form: FormName, setting: Setting) -> Form:
-    """The functional AdamW of torch, with its defaults or its fused kernel, or distributed.FusedAdamW."""
+    """Return the functional AdamW of torch, with its defaults or its fused kernel, or distributed.FusedAdamW."""
     weights = weights_of(setting)
     params: list[torch.Tensor] = list(weights)
     options: dict[str, Any] = {"lr": 1e-3, "eps": 0.0, "weight_decay": _DECAY}
@@ -143,7 +145,7 @@ def _functional(form: FormName, setting: Setting) -> Form:
 
 
 def _moments(form: FormName, setting: Setting) -> Form:
-    """A new FusedAdamW and its first step, which creates its state."""
+    """Return a new FusedAdamW and its first step, which creates its state."""
     weights = weights_of(setting)
     dtype = None if form == "naive" else torch.bfloat16
     kept: list[FusedAdamW] = []
@@ -185,7 +187,7 @@ BENCHMARKS = {
             _average,
             torch_best=True,
         ),
-        # torch's default loops over tensors only on a Gaudi, so the rule is tested on simulated traces.
+        # By default, torch loops over tensors only on a Gaudi, so the rule is tested on simulated traces.
         _row(
             "fused_clip_norm",
             ("FUS102",),

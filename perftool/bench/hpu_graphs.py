@@ -10,7 +10,7 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.deep import deep_network
 from perftool.fused import wrap_in_hpu_graph
 
-# Width and rows: overhead dominates the small model, arithmetic the large one.
+# Width and rows: overhead dominates the small model, and arithmetic dominates the large one.
 _SHAPES = {"small": (16, 4), "large": (512, 128)}
 _BLOCKS = 10
 

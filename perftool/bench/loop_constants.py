@@ -15,7 +15,7 @@ _TOKENS = 32
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All iterations, in a separate process so that the time includes the first compilation."""
+    """Return a form that runs all iterations, in a separate process so that the time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

@@ -25,7 +25,7 @@ _MIXTURES = {
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """The usual loop, grouped matmuls, or Gaudi's op, on the same weights."""
+    """Return the usual loop, grouped matmuls, or Gaudi's op, on the same weights."""
     torch.manual_seed(setting.seed)
     mixture = _MIXTURES[setting.size]
     block = ExpertLoop(mixture).to(setting.device)

@@ -10,7 +10,7 @@ from perftool.fused import mixture_of_experts
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """``mixture_of_experts`` with w1 and w2, or with w12, which joins both."""
+    """Return ``mixture_of_experts`` with w1 and w2, or with w12, which joins both."""
     torch.manual_seed(setting.seed)
     mixture = MIXTURES[setting.size]
     block = ExpertLoop(mixture).to(setting.device)

@@ -41,7 +41,7 @@ class _Device:
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Twenty steps whose batches the host prepares; the loss is read in each step, or only in the last step."""
+    """Twenty steps with batches that the host prepares; the loss is read in each step, or only in the last step."""
     values, rows, products = _SIZES[setting.size]
     device = _Device(rows, products, setting)
     raw = torch.randn(values, generator=setting.generator())

@@ -10,7 +10,7 @@ from perftool.bench.workloads.data_parallel import gradients, layers, on_ranks, 
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A loop over parameters, DistributedDataParallel, or DDP with all of torch's options for a static model."""
+    """Return a loop over parameters, DistributedDataParallel, or DDP with all of torch's options for a static model."""
     if form == "advised":
         return step_form("DistributedDataParallel", setting)
     if form == "torch":

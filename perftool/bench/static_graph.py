@@ -7,7 +7,7 @@ from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A step with ``find_unused_parameters=True``, or with ``static_graph=True``."""
+    """Return a step with ``find_unused_parameters=True``, or with ``static_graph=True``."""
     if form == "naive":
         return step_form("DistributedDataParallel(find_unused_parameters=True)", setting, find_unused_parameters=True)
     return step_form("DistributedDataParallel(static_graph=True)", setting, static_graph=True)

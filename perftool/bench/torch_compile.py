@@ -16,8 +16,8 @@ _WARM_UP = 10
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All calls with torch.compile's defaults, in a separate process so that the time includes the first
-    compilation."""
+    """Return a form that makes all calls with torch.compile's defaults, in a separate process so that the time includes
+    the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(_Counting() if form == "naive" else _Buffered(), setting, automatic=True)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

@@ -224,7 +224,8 @@ def _server(desk: Workspace) -> Any:
             try:
                 answer = function(*args, **options)
             except (PerfToolError, OSError, ValueError) as error:
-                # The client sees only this text. OSError and ValueError come from arguments that are not valid paths.
+                # The client sees only this message. OSError and ValueError come from arguments that are not valid
+                # paths.
                 raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
             except (RuntimeError, *UNFORESEEN) as error:
                 # The SDK would print a traceback, and a client that does not read stderr would block the server.
@@ -333,7 +334,7 @@ def explained(code: str) -> dict[str, Any]:
 
 
 def small(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark ``data`` as untrusted, and cut the longest lists and texts until the answer is short enough."""
+    """Mark ``data`` as untrusted, and cut the longest lists and strings until the answer is short enough."""
     # Invisible characters could hide instructions to an agent.
     kept = escaped_texts(dict(data), on_terminal)
     while len(_text({"data": kept})) > _CHARACTERS:

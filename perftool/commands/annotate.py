@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perftool.model.inputs import InputFile
 
 _SUFFIXES = (".json", ".json.gz")
-# The longest file name has 255 bytes on most systems, 143 on some encrypted ones.
+# The longest file name has 255 bytes on most systems, and 143 on some encrypted ones.
 _LONGEST_STEM = 120
 
 
@@ -98,7 +98,7 @@ def _require_target(trace: str, output_file: str | None, show: bool) -> None:
 
 
 def _stem(trace: str) -> str:
-    """The name of ``trace`` without its endings, shortened so that an ending can be appended."""
+    """Return the name of ``trace`` without its endings, shortened so that an ending can be appended."""
     name = Path(trace).name
     for suffix in (".gz", ".zst", ".json"):
         name = name.removesuffix(suffix)

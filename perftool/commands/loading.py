@@ -25,7 +25,7 @@ _MODULES = {
     "config": "settings", "demo": "demo", "simulate": "simulate", "record": "record", "query": "query",
     "export": "export", "mcp": "mcp",
 }  # fmt: skip
-# UsageError of click, or of the copy of click that newer releases of typer contain.
+# click's UsageError, or that of the copy of click that newer releases of typer contain.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 # These two commands run programs that have their own options.
 _SETTINGS = {"simulate": {"ignore_unknown_options": True}, "record": {"allow_interspersed_args": False}}
@@ -105,15 +105,15 @@ class Commands(_Answering, TyperGroup):
         self._only_listed = False
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options given before a command, or without a command."""
+        """Return the options given before a command, or without a command."""
         return skip_conversion(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, in help order."""
+        """Return the names of all commands, in help order."""
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help without building the options of the commands, which would double the time."""
+        """Write the help without building the commands' options, because building them would double the time."""
         self._only_listed = True
         try:
             super().format_help(ctx, formatter)

@@ -17,7 +17,7 @@ _LOG_EVERY_S = 10.0
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]:
-    """Yield a function that shows the current stage and the bytes done, or None if ``quiet``."""
+    """Yield a function that shows the current stage and the bytes done, or None if ``quiet`` is set."""
     if quiet:
         yield None
         return

@@ -122,7 +122,9 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
 
 
 def _served_name(file: Path) -> str:
-    """The name of ``file`` in the UI. Bytes that are not UTF-8 are replaced, because the UI cannot decode them."""
+    """Return the name of ``file`` in the UI. Bytes that are not UTF-8 are replaced, because the UI cannot decode
+    them.
+    """
     return os.fsencode(file.name).decode(errors="replace")
 
 

@@ -127,7 +127,7 @@ class Session:
         require_apart(outputs, [*inputs, *settings.files, *rules, *baseline])
 
     def side(self, path: str, run: str | None) -> Inputs:
-        """Find the files of one side of a comparison, without those that options name (logs, captures)."""
+        """Find the files of one side of a comparison, except those that options name (logs, captures)."""
         from perftool.readers.discover import find_inputs
 
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)

@@ -7,8 +7,8 @@ def separated(text: str) -> list[str]:
     """Split ``text`` into statements, without the semicolons. Text that DuckDB cannot split stays whole: running it
     reports the error.
 
-    Only tokens are read: DuckDB's parser takes quadratic time and memory for unclosed parentheses, and here nothing
-    limits it.
+    Only tokens are read: DuckDB's parser takes quadratic time and memory for unclosed parentheses, and nothing limits
+    it here.
     """
     import duckdb
 

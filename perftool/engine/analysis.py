@@ -80,8 +80,8 @@ class Run:
         return self._answered(compose_for_gate)
 
     def unrecognised(self, report: Report) -> list[str]:
-        """The inputs of ``report`` in which nothing was recognised, among those that the user named and those named
-        like a rank's dump or like measurements. Traces are not included, because ``lint`` checks them by rank.
+        """Return the inputs of ``report`` in which nothing was recognised, among those that the user named and those
+        named like a rank's dump or like measurements. Traces are not included, because ``lint`` checks them by rank.
 
         An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either of
         the two was recognised. A part file is unrecognised if it contains only logs in which nothing was recognised.
@@ -149,16 +149,16 @@ class Run:
         return store
 
     def rank_store(self, rank: int) -> TraceStore:
-        """A store with all tables, for ``rank`` only. It stays open until the run is closed. Raises InputError if the
-        trace cannot be read."""
+        """Return a store with all tables, for ``rank`` only. It stays open until the run is closed. Raise InputError if
+        the trace cannot be read."""
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
         return self._read_alone(self._open_until, self._trace_of(rank), rank)
 
     @contextmanager
     def only_rank(self, rank: int) -> Iterator[TraceStore]:
-        """A store with all tables for ``rank``, and possibly for other ranks, that stays open until the block ends.
-        Raises InputError if the trace cannot be read."""
+        """Yield a store with all tables for ``rank``, and possibly for other ranks, that stays open until the block
+        ends. Raise InputError if the trace cannot be read."""
         if self._one_store:
             yield self.whole
             return
@@ -167,7 +167,9 @@ class Run:
             yield self._read_alone(open_until, trace, rank)
 
     def _trace_of(self, rank: int) -> str:
-        """The path of the trace of ``rank``, as given in the inputs. Raises InputError if there is none to read."""
+        """Return the path of the trace of ``rank``, as given in the inputs. Raise InputError if there is none to
+        read.
+        """
         read = next((read.path for read in self.store.inputs if read.rank == rank), None)
         # The paths in a part file are those of the machine that wrote it.
         trace = next((trace for trace in self._inputs.traces if shown_path(trace) == read), None)
@@ -271,7 +273,7 @@ class Run:
 def analysed(
     inputs: Inputs, rules: Sequence[Rule] = (), schedule: Schedule = IN_PROCESS, progress: Progress | None = None
 ) -> Iterator[Run]:
-    """The run recorded in ``inputs``, to analyse with ``rules``. Its stores stay open until the block ends."""
+    """Yield the run recorded in ``inputs``, to analyse with ``rules``. Its stores stay open until the block ends."""
     with ExitStack() as open_until:
         yield Run(inputs, rules, schedule, progress, open_until)
 
@@ -304,7 +306,7 @@ def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
 
 
 def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Rule]) -> Answer:
-    """The result of ``answer`` for ``rules`` on ``store``, which contains all ranks."""
+    """Return the result of ``answer`` for ``rules`` on ``store``, which contains all ranks."""
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     # Detecting the device needs device_ops. Every report also needs ops, so both are built at the same time.
     store.build(["device_ops", "ops"])
@@ -312,7 +314,7 @@ def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Ru
 
 
 def empty_report(rules: Sequence[Rule]) -> Report:
-    """The report for no input: all numbers are missing, and no rule applies."""
+    """Return the report for no input: all numbers are missing, and no rule applies."""
     reasons = tuple(NotApplicable(rule.code, "there is no input") for rule in rules if rule.sql)
     summary = overview.metrics([])
     return Report(

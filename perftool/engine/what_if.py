@@ -45,7 +45,8 @@ WHERE rank = $rank AND valid AND kind = $kind AND name GLOB $pattern AND ts < $e
 
 @dataclass(frozen=True)
 class Wanted:
-    """A change to the tasks of one ``kind`` whose names match ``pattern``: their time is multiplied by ``factor``.
+    """A change to the tasks of one ``kind`` with names that match ``pattern``: the tasks' time is multiplied by
+    ``factor``.
 
     If ``factor`` is None, the tasks and everything they launch are left out.
     """
@@ -89,9 +90,9 @@ def parse_scale(text: str) -> Wanted:
 
 
 def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The rules with these codes or names. A retired code or name resolves to its successor.
+    """Return the rules with these codes or names. A retired code or name resolves to its successor.
 
-    Raises RuleError for an unknown name, and PerfToolError for an ambiguous one.
+    Raise RuleError for an unknown name, and PerfToolError for an ambiguous one.
     """
     found = []
     for selector in redirect([Selector(name, "") for name in names], rules).selectors:
@@ -128,7 +129,7 @@ def _bound(store: TraceStore, rule: Rule, context: Context) -> FixBound:
 
 
 def _bound_or_none(store: TraceStore, rule: Rule, context: Context) -> FixBound | None:
-    """The upper bound on the total gain of all findings of ``rule``; None if it finds nothing."""
+    """Return the upper bound on the total gain of all findings of ``rule``, or None if it finds nothing."""
     if rule.sql is None:
         # Rules without a query report unreadable inputs and crashed rules.
         return FixBound(rule.code, None)
@@ -178,7 +179,7 @@ def _replayed(
 def _bound_outside_replay(
     store: TraceStore, model: Model, fixes: Sequence[Rule], code: str, saved_ns: int, context: Context
 ) -> FixBound | None:
-    """The upper bound for the fix of rule ``code`` if most of its gain is in steps that ``model`` leaves out."""
+    """Return the upper bound for the fix of rule ``code`` if most of its gain is in steps that ``model`` leaves out."""
     rule = next((rule for rule in fixes if rule.code == code), None)
     bound = None if rule is None else _bound_or_none(store, rule, context)
     return bound if bound and lies_elsewhere(store, bound.ns_per_step, saved_ns, model) else None
@@ -213,7 +214,7 @@ def _predict_run(
 
 
 def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less]:
-    """The changes from fixing all findings of ``rule``, a cross-rank rule. Raises QueryError."""
+    """Return the changes from fixing all findings of ``rule``, a cross-rank rule. Raise QueryError."""
     answer = ask(store, rule, context)
     if answer.error:
         raise QueryError(f"{rule.code}: {answer.error}")
@@ -222,8 +223,8 @@ def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less
 
 
 def _chosen(store: TraceStore, rank: int | None) -> tuple[int | None, Model | str]:
-    """The rank to replay (``rank``, or the replayable rank with the longest steps), and its model or the reason why
-    there is none."""
+    """Return the rank to replay (``rank``, or the replayable rank with the longest steps), and its model or the reason
+    why there is none."""
     ranks = sorted(store.metadata)
     if rank is not None and rank not in ranks:
         raise PerfToolError(f"rank {rank} has no trace; the ranks with traces are {', '.join(map(str, ranks))}")

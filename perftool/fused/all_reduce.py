@@ -1,7 +1,7 @@
 """`all_reduce_gradients`: average all gradients of a model over the ranks in one collective.
 
 A lightweight replacement for DistributedDataParallel, called after the backward pass. Gradients are copied into one
-flat buffer, which may have a narrower dtype, reduced in it, and copied back.
+flat buffer, reduced there, and copied back. The buffer may have a narrower dtype.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def all_reduce_gradients(
 
 
 def _run(buffer: GradientBuffer, name: str, copies: Callable[[], None], recorded: bool) -> None:
-    """Run the copies. If `recorded`, run them as a native graph that the first call records."""
+    """Run the copies. If `recorded` is set, run them as a native graph that the first call records."""
     if not recorded:
         copies()
         return

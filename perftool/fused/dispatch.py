@@ -23,7 +23,9 @@ _PLACE = {name: place for (_, place), names in NAMES.items() for name in names}
 
 
 class BackendError(PerfToolError):
-    """No implementation can run here, or the environment selects an implementation that cannot; the text says why."""
+    """No implementation can run here, or the environment selects an implementation that cannot; the message says
+    why.
+    """
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def rotary_pos_embedding(
     offset: int,
     mode: int,
 ) -> Tensor:
-    """`apply_rotary_pos_emb` with the signature of Gaudi's op."""
+    """Call `apply_rotary_pos_emb` with the signature of Gaudi's op."""
     return apply_rotary_pos_emb(input, cos, sin, position_ids, offset, RotaryPosEmbeddingMode(mode))
 
 

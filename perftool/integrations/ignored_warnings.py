@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 
 
 class IgnoredWarnings:
-    """Until ``remove``, ignores warnings whose text begins with a match of the pattern ``message`` and whose module
-    begins with a match of ``module``.
+    """Ignores, until ``remove`` is called, warnings whose message begins with a match of the pattern ``message`` and
+    whose module begins with a match of ``module``.
 
-    ``warnings.catch_warnings`` and ``filterwarnings`` would make Python forget which warnings of the program it has
-    shown, and repeat them.
+    ``warnings.catch_warnings`` and ``filterwarnings`` would make Python forget which of the program's warnings it has
+    already shown, and show them again.
     """
 
     def __init__(self, *, message: str = "", module: str = "") -> None:

@@ -88,7 +88,7 @@ class Watch:
     """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins.
 
     Errors are suppressed, because the measurement must not disturb the program or the recording. ``is_urgent`` returns
-    true once the program is about to end: then no further op is run to measure its speed.
+    true once the program is about to end; after that, no further op is run to measure its speed.
     """
 
     def __init__(self, usual: Schedule | None) -> None:
@@ -102,7 +102,8 @@ class Watch:
         self._last_ns: int | None = None
         self._action: ProfilerAction | None = None
         self._quiet_steps: list[int] = []
-        # The process at the beginning and the end of each of the last consecutive steps without the profiler.
+        # What the process had used at the beginning and the end of each of the last consecutive steps without the
+        # profiler.
         self._quiet: list[_Process] = []
         self._mark: _Process | None = None
         self._steps: list[int] = []
@@ -200,13 +201,13 @@ class Watch:
 
 
 def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks, list[dict[str, Any]]]:
-    """Measure the peaks of the machine and the speeds of the ops of ``trace``, in a thread of its own.
+    """Measure the peaks of the machine and the speeds of the ops of ``trace``, in a separate thread.
 
     libgomp keeps a pool of threads for each thread that runs parallel ops. A child that is forked by a thread with such
     a pool hangs in its first parallel op, so the program's own threads must not get a pool from us. Nor may the program
-    fork while a thread of ours exits, because it takes a lock of MKL to free its memory. Python's profile functions do
-    not see a thread that ``_thread`` starts. If an exception such as KeyboardInterrupt reaches this thread, it first
-    waits for the measuring thread, which would crash if Python ended while it computes.
+    fork while a thread of ours exits, because that thread takes one of MKL's locks to free its memory. Python's profile
+    functions do not see a thread that ``_thread`` starts. If an exception such as KeyboardInterrupt reaches this
+    thread, it first waits for the measuring thread, which would crash if Python ended while it computes.
     """
     ended = _thread.allocate_lock()
     stopped: list[bool] = []
@@ -224,7 +225,7 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
                 bf16 = peaks.products.get("bf16", 0) > peaks.products.get("fp32", 0)
                 speeds = op_speeds(trace, bf16=bf16, is_over=lambda: bool(stopped) or is_urgent()) if trace else []
         finally:
-            # The program waits for these two, however the thread ends.
+            # The program waits for the results and for the lock, however the thread ends.
             results.append((peaks, speeds))
             ended.release()
 
@@ -300,7 +301,8 @@ def _difference(begin: int | None, end: int | None) -> int | None:
 
 
 def _now() -> _Moment:
-    # ``active_children`` would collect the exit codes of children that have ended, which the program may need itself.
+    # ``active_children`` would collect the exit codes of children that have ended, but the program may need these codes
+    # itself.
     pids = [child.pid for child in set(multiprocessing.process._children) if child.pid]  # type: ignore[attr-defined]
     busy, stolen = _machine()
     return _Moment(
@@ -328,7 +330,7 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
 
 
 def _name(task: Path) -> str:
-    """The name of the thread or process whose folder in /proc is ``task``."""
+    """Return the name of the thread or process whose folder in /proc is ``task``."""
     return (task / "comm").read_text(encoding="utf-8", errors="replace").strip()
 
 

@@ -11,6 +11,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 @contextmanager
 def unseen_by_modes() -> Iterator[None]:
-    """Run PyTorch's ops without the modes of the program, such as a FLOP counter, a tracer or a default device."""
+    """Run PyTorch's ops outside the program's modes, such as a FLOP counter, a tracer or a default device."""
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         yield

@@ -26,7 +26,7 @@ from perftool.integrations.peaks import least_time
 from perftool.integrations.saving import event_pieces
 from perftool.model.machine_memory import free_memory_mb
 
-# Ops of which autocast converts all operands, and ops of which it converts only the activations.
+# Ops that autocast runs with all operands converted, and ops for which it converts only the activations.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_rnn_layer")
 _BETWEEN = (
     "native_batch_norm", "native_batch_norm_backward", "native_group_norm", "native_group_norm_backward",
@@ -37,11 +37,11 @@ _BETWEEN = (
     "upsample_bilinear2d_backward", "reflection_pad2d", "reflection_pad2d_backward", "max_pool3d_with_indices",
     "max_pool3d_with_indices_backward", "avg_pool3d", "avg_pool3d_backward",
 )  # fmt: skip
-# Arguments that have to be named. They are the last ones.
+# Arguments that must be passed by keyword. They come last.
 _NAMED = {
     "addmm": ("beta", "alpha"), "baddbmm": ("beta", "alpha"), "add": ("alpha",), "sub": ("alpha",), "sum": ("dtype",),
 }  # fmt: skip
-# Where autocast converts a weight, or its gradient, in each step: the position of the argument or of the result.
+# The weight, or its gradient, that autocast converts in each step: the position of the argument or of the result.
 _WEIGHTS, _WEIGHT_GRADIENTS = {"convolution": 1, "addmm": 2}, {"convolution_backward": 1}
 _EVENT = re.compile(
     rb'"name": "aten::(%b)"[^{}]*?"dur": ([\d.]+)[^{}]*"args": (\{[^{}]*\})' % "|".join(_PRODUCTS + _BETWEEN).encode()
@@ -52,12 +52,13 @@ _TYPES = {"float": torch.float32, "long int": torch.int64, "bool": torch.bool}
 _LIST = "TensorList"
 # The first part of a trace shows which ops are long, because steps are alike.
 _MOST_BYTES, _MOST_EVENTS = 256 << 20, 100_000
-# An op is called again if it takes this share of the time of all these ops.
+# An op is called again if it takes this share of the time that all ops in these lists take.
 _MIN_SHARE = 0.01
 _MOST_OPS = 40
 # Each operand must fit into this share of the free memory.
 _MOST_MEMORY_SHARE = 1 / 32
-# Time for one way to compute one op, and for all, in s. A way that takes longer runs once, after a warm-up run.
+# The time limits, in s, for one way to compute one op, and for all ways of all ops. A way that takes longer runs once,
+# after a warm-up run.
 _EACH_S, _ALL_S = 0.005, 8.0
 # Ops that take longer than this, in us, need no warm-up run.
 _LONG_US = 100_000
@@ -81,8 +82,8 @@ class _Op:
 
     @property
     def is_image(self) -> bool:
-        """Whether the first operand has the dimensions of an image or a volume, and some operand of this rank has not
-        yet the channels_last layout."""
+        """Whether the first operand has the dimensions of an image or a volume, and some operand of this rank does not
+        have the channels_last layout yet."""
         operands = [
             (size[0], stride[0]) if kind == _LIST else (size, stride)
             for size, stride, kind in zip(self.dims, self.strides, self.types, strict=True)
@@ -94,7 +95,7 @@ class _Op:
 
     @property
     def is_strided(self) -> bool:
-        """Whether some operand has its numbers in another order in memory than a contiguous tensor, or with gaps. In
+        """Whether some operand stores its numbers in a different order than a contiguous tensor, or with gaps. In
         products, an operand may be transposed without cost."""
         return self.name in _BETWEEN and any(
             _is_strided(size, stride)
@@ -123,7 +124,7 @@ class _Repeated:
         self.times.append((len(op.calls_us), times))
 
     def mean_times(self) -> dict[str, int]:
-        """The mean time of a call, in ns, in each way in which all of these ops were computed."""
+        """Return the mean time of a call, in ns, for each way in which all of these ops were computed."""
         calls = sum(number for number, _ in self.times)
         every = self.times
         if any(_CONTIGUOUS in times for _, times in every):
@@ -160,9 +161,9 @@ _WAYS = (
 
 
 def op_speeds(trace: Path, *, bf16: bool, is_over: Callable[[], bool] = lambda: False) -> list[dict[str, Any]]:
-    """Measure the longest FP32 ops of the uncompressed ``trace``: each op's name and shapes, and the time of a call, in
-    ns, in each way that applies to it. Leave BF16 out unless ``bf16`` is true. Start no call after ``_ALL_S``, or once
-    ``is_over`` returns true.
+    """Measure the longest FP32 ops in the uncompressed ``trace``. Return each op's name and shapes, and the time of a
+    call, in ns, for each way that applies to it. Leave BF16 out unless ``bf16`` is true. Start no call after
+    ``_ALL_S``, or once ``is_over`` returns true.
     """
     until = time.monotonic() + _ALL_S
     found: dict[str, _Repeated] = {}
@@ -198,7 +199,7 @@ def _longest(trace: Path) -> list[_Op]:
 
 
 def _events(trace: Path) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
-    """Yield the name, the duration in us and the arguments of each event of such an op."""
+    """Yield the name, the duration in us and the arguments of each event of an op that may be called again."""
     with open(trace, "rb") as source:
         left = _MOST_BYTES
         for piece in event_pieces(source.read):
@@ -210,8 +211,9 @@ def _events(trace: Path) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
 
 
 def _times(op: _Op, bf16: bool, has_time: Callable[[float], bool]) -> dict[str, int]:
-    """The time of a call of ``op``, in ns, in each way; empty if it could not be computed as it was recorded. Leave out
-    ways for which ``has_time`` is false, given the time that the calls will probably take, in s."""
+    """Return the time of a call of ``op``, in ns, for each way. The result is empty if the op could not be computed as
+    it was recorded. Leave out ways for which ``has_time`` is false, given the time that the calls will probably take,
+    in s."""
     times: dict[str, int] = {}
     layouts = {_Layout.RECORDED: True, _Layout.CHANNELS_LAST: op.is_image, _Layout.CONTIGUOUS: op.is_strided}
     for way in _WAYS:
@@ -230,7 +232,7 @@ def _times(op: _Op, bf16: bool, has_time: Callable[[float], bool]) -> dict[str, 
 
 
 def _call(op: _Op, way: _Way) -> Callable[[], object]:
-    """A call of ``op``, computed in the given ``way``. With BF16, it includes the casts of weights."""
+    """Return a call of ``op``, computed in the given ``way``. With BF16, it includes the casts of weights."""
     described = zip(op.dims, op.strides, op.types, op.values, strict=True)
     arguments = [_argument(op, way, *argument) for argument in described]
     named = _NAMED.get(op.name, ())

@@ -1,7 +1,7 @@
-"""Keeps errors of our own code from the program, but not those of the program.
+"""Hides errors in our own code from the program, but not the program's own errors.
 
-At any instruction, even one of ours, a signal handler of the program may raise an exception, or another of its threads
-may raise one in this thread.
+At any instruction, even in our code, one of the program's signal handlers may raise an exception, or another of its
+threads may raise one in this thread.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _NOT_OF_PROGRAM = {"perftool", "torch", *sys.stdlib_module_names}
 
 
 class OwnErrorsHidden:
-    """Ignores an exception of this ``kind`` in a block if neither its class nor a function that it passed is the
-    program's."""
+    """Ignores an exception of this ``kind`` in a block if neither its class nor a function that it passed through is
+    the program's."""
 
     def __init__(self, kind: type[Exception] = Exception) -> None:
         self._kind = kind

@@ -7,7 +7,7 @@ import warnings
 
 
 def warn(text: str, stacklevel: int = 1) -> None:
-    """Like ``warnings.warn``. Where the program turns warnings into errors, print the text instead."""
+    """Like ``warnings.warn``. Where the program turns warnings into errors, print the message instead."""
     try:
         warnings.warn(text, stacklevel=stacklevel + 1)
     except Warning:

@@ -80,8 +80,8 @@ def _bandwidth(seconds: float, device: str) -> float | None:
 
 
 def least_time(work: Callable[[], object], seconds: float, device: str = "cpu", *, warm: bool = True) -> float:
-    """Time the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run if ``warm``. Return its
-    time in s, or infinity if every run was disturbed."""
+    """Time the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run if ``warm`` is set. Return
+    its time in s, or infinity if every run was disturbed."""
     if warm:
         work()
         _wait(device)

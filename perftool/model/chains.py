@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class ChainPlace:
     """A kernel in a chain, and the op that launched it with its input shapes as JSON (None if unknown).
 
-    ``ns`` is the kernel's mean time per repeat, ``share`` its share of the chain. ``roofline_ratio`` is the op's best
-    possible time on the device divided by its actual time (None if unknown)."""
+    ``ns`` is the kernel's mean time per repeat, and ``share`` is its share of the chain. ``roofline_ratio`` is the op's
+    best possible time on the device divided by its actual time (None if unknown)."""
 
     op: str | None
     kernel: str

@@ -46,6 +46,6 @@ FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat
 
 
 def one_of(words: tuple[str, ...] | type[Enum], default: str | None = None) -> str:
-    """Join ``words`` into a list for help texts, and mark the default."""
+    """Join ``words`` into a list for a help message, and mark the default."""
     texts = words if isinstance(words, tuple) else tuple(str(member.value) for member in words)
     return ", ".join(f"{text} (the default)" if text == default else text for text in texts)

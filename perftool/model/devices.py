@@ -36,10 +36,9 @@ class Peak:
 class DeviceFacts:
     """Facts about a device. Bandwidths are in bytes/s.
 
-    ``spellings``: its names in traces; if empty, ``name`` is the only one.
-    ``link_bandwidth``: one way, summed over all links to other devices of the host.
-    ``matrix_clock``: the MME's clock in Hz, for converting the cycle counts of Gaudi's graph compiler to time.
-    ``units``: the number of compute units (SMs, CUs).
+    ``spellings``: its names in traces; if empty, ``name`` is the only one. ``link_bandwidth``: the bandwidth in one
+    direction, summed over all links to other devices of the host. ``matrix_clock``: the MME's clock in Hz, for
+    converting the cycle counts of Gaudi's graph compiler to time. ``units``: the number of compute units (SMs, CUs).
     ``capability``: CUDA's compute capability, times 10.
     """
 
@@ -63,13 +62,13 @@ class DeviceFacts:
 
 @cache
 def known_devices() -> tuple[DeviceFacts, ...]:
-    """All devices in ``devices.toml``."""
+    """Return all devices in ``devices.toml``."""
     return tuple(map(_device, tomli.loads(_FILE.read_text(encoding="utf-8"))["device"]))
 
 
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
-    """The device that a trace calls ``spelling``; None if there is no exact match, and for a partition, because its
-    rates are unknown.
+    """Return the device that a trace calls ``spelling``, or None if there is no exact match, and for a partition,
+    because its rates are unknown.
 
     A partition is recognised by ``memory_bytes``, the memory stated in the trace.
     """
@@ -81,8 +80,8 @@ def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts |
 
 
 def device_named(text: str) -> DeviceFacts | None:
-    """The device that a user calls ``text``: the device with this exact name, or the first device whose name contains
-    all words of ``text`` (H100, A100 PCIe).
+    """Return the device that a user calls ``text``: the device with this exact name, or the first device whose name
+    contains all words of ``text`` (H100, A100 PCIe).
 
     At least one word must contain a digit, because a vendor's name alone does not identify a device.
     """

@@ -162,8 +162,8 @@ class FusedSide:
 
 @dataclass(frozen=True)
 class FusionChange:
-    """Work that one run (the base, if ``on_base``) does in a fused op and the other run in several ops. ``closes`` says
-    how to fuse it in the other run."""
+    """Work that one run (the base, if ``on_base`` is set) does in a fused op and the other run in several ops.
+    ``closes`` says how to fuse it in the other run."""
 
     work: str
     on_base: bool

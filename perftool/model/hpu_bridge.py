@@ -17,8 +17,9 @@ class HpuBridge:
     """The contents of the file.
 
     ``cuts`` lists the reasons for graph cuts that the simulator models. ``other_cuts`` maps every other reason to an
-    explanation why it is not modelled. The autocast lists contain op names without a namespace, ``numbers_as_tensors``
-    full op names. ``computed_as`` and ``stored_as`` map a data type to the type that the bridge uses instead.
+    explanation of why it is not modelled. The autocast lists contain op names without a namespace, and
+    ``numbers_as_tensors`` contains full op names. ``computed_as`` and ``stored_as`` map a data type to the type that
+    the bridge uses instead.
     """
 
     cuts: frozenset[str]

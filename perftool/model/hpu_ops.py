@@ -19,8 +19,9 @@ ANY_ARGUMENT = "*"
 
 @dataclass(frozen=True)
 class HpuOps:
-    """The registered ops. ``names`` are full (``aten::mm.out``), ``bases`` as in ``base_name``. ``dtypes`` contains the
-    supported data types by op, device and argument, as far as they are listed."""
+    """The registered ops. ``names`` contains full names (``aten::mm.out``), and ``bases`` contains names as
+    ``base_name`` returns them. ``dtypes`` contains the supported data types by op, device and argument, as far as they
+    are listed."""
 
     names: frozenset[str]
     bases: frozenset[str]
@@ -44,7 +45,9 @@ def hpu_ops() -> HpuOps:
 
 
 def base_name(op: str) -> str:
-    """``op`` without its overload and the underscore of an in-place form: ``aten::add`` for ``aten::add_.out``."""
+    """Return ``op`` without its overload and the underscore of an in-place form: ``aten::add`` for
+    ``aten::add_.out``.
+    """
     namespace, _, rest = op.rpartition("::")
     name = rest.split(".")[0]
     return f"{namespace}::{name.rstrip('_') or name}"
@@ -56,7 +59,9 @@ def is_registered(op: str) -> bool:
 
 
 def unsupported(op: str, base: str, dtypes: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The ``dtypes`` that no Gaudi supports for ``op``, and all supported types (empty if they are not listed)."""
+    """Return the ``dtypes`` that no Gaudi supports for ``op``, and all supported types (empty if they are not
+    listed).
+    """
     listed = hpu_ops().dtypes.get(op) or hpu_ops().dtypes.get(base) or {}
     known = frozenset(dtype for arguments in listed.values() for types in arguments.values() for dtype in types)
     if not known:

@@ -23,9 +23,9 @@ UNREAD = "not read"
 # The kind of issue for benchmark results or metrics pages that are not used because other results or pages are used
 # instead.
 UNUSED = "not used"
-# The kind of issue for a log of a server that was started several times, of which only the last start is used.
+# The kind of issue for the log of a server that was started several times. Only the last start is used.
 OLDER_START = "older start"
-# Issues without loss of events: repairs, notes, and events truncated at the start or end of the recording. ``diff`` and
+# Issues that lose no events: repairs, notes, and events truncated at the start or end of the recording. ``diff`` and
 # ``trend`` do not judge a run with any other issue.
 _NOTHING_LOST = (
     "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
@@ -52,7 +52,7 @@ class ImportIssue:
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file of an analysis. ``events`` is the number of records used, ``bytes`` the size on disk.
+    """One file of an analysis. ``events`` is the number of records used, and ``bytes`` is the size on disk.
 
     ``events_end`` is the offset, in the uncompressed text, of the bracket that closes a trace's events. It is None if
     there is no such bracket, its position is unknown, or the text before it is corrupt.

@@ -29,7 +29,7 @@ class ServingPhase:
 class TokenGaps:
     """The time between consecutive tokens of a request. ``prompt_tokens`` were processed during the longest gap.
 
-    ``compiling`` is the number of iterations left out because they compile.
+    ``compiling`` is the number of iterations left out because they include compilation.
     """
 
     median_ns: int

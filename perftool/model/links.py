@@ -12,14 +12,14 @@ _OTHERS = "9"
 
 
 def rule_url(code: str, references: Sequence[str] = ()) -> str | None:
-    """The page of the rule ``code``; for a third-party rule, its first web reference."""
+    """Return the page of the rule ``code``; for a third-party rule, its first web reference."""
     if code[-3:-2] == _OTHERS:
         return next((link for link in references if link.startswith(("https://", "http://"))), None)
     return f"{DOCUMENTATION}rules/{code}/"
 
 
 def cause_url(cause: str) -> str:
-    """The page that explains a cause of idle time."""
+    """Return the page that explains a cause of idle time."""
     return f"{IDLE_TIME}#{cause}"
 
 

@@ -83,7 +83,7 @@ class LintReport:
         return len(self.findings) - len(self.active)
 
     def count(self, severity: Severity) -> int:
-        """The number of findings of ``severity`` that are not suppressed."""
+        """Return the number of findings of ``severity`` that are not suppressed."""
         return sum(found.finding.severity == severity for found in self.active)
 
     @property

@@ -9,20 +9,20 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 
 def group_limits() -> list[int]:
-    """The memory limits of the control group in bytes; empty if there are none."""
+    """Return the memory limits of the control group in bytes. The result is empty if there are none."""
     return [size for limit in _CGROUP_LIMITS if (size := _number(limit)) is not None]
 
 
 def free_memory_mb() -> int:
-    """The free memory of the machine in MB, capped by the limit of the control group; a huge number if both are
-    unknown."""
+    """Return the free memory of the machine in MB, capped by the limit of the control group, or a huge number if both
+    are unknown."""
     limits = [_number(_CGROUP_LIMITS[0]), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
     return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
 
 
 def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int | None:
-    """The number at position ``word`` in the first line of ``path`` that starts with ``begins``, times ``unit``; None
-    if there is none."""
+    """Return the number at position ``word`` in the first line of ``path`` that starts with ``begins``, times ``unit``,
+    or None if there is none."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:

@@ -37,5 +37,5 @@ class MemoryUse:
 
 
 def memory_place(device_type: int | None, device: int | None) -> str:
-    """The name of the memory of a device; 0 is PyTorch's device type for the host."""
+    """Return the name of the memory of a device; 0 is PyTorch's device type for the host."""
     return f"device {device or 0}" if device_type and device_type > 0 else _HOST

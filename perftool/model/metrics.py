@@ -35,7 +35,7 @@ class MetricKind:
     better: Literal["lower", "higher"] | None = None
 
     def label_for(self, device: str | None) -> str | None:
-        """The label in tables for this type of ``device``; None if the metric is not shown."""
+        """Return the label in tables for this type of ``device``, or None if the metric is not shown."""
         if self.device not in (None, device):
             return None
         return self.label if device != "cpu" or self.on_cpu is None else self.on_cpu or None
@@ -43,10 +43,10 @@ class MetricKind:
 
 @cache
 def metric_kinds() -> tuple[MetricKind, ...]:
-    """All metrics of the summary, in report order."""
+    """Return all metrics of the summary, in report order."""
     return tuple(MetricKind(**entry) for entry in tomli.loads(_FILE.read_text(encoding="utf-8"))["metric"])
 
 
 def metric_names() -> tuple[str, ...]:
-    """The names of all metrics, in report order."""
+    """Return the names of all metrics, in report order."""
     return tuple(kind.name for kind in metric_kinds())

@@ -15,7 +15,7 @@ class ModuleTime:
     None and ``depth`` is 0.
 
     ``modules`` is the number of modules at this place (such as the layers of a model), with ``calls`` calls in total.
-    ``forward_ns`` and ``backward_ns`` include submodules, ``own_ns`` does not. ``share`` is the sum of ``forward_ns``
+    ``forward_ns`` and ``backward_ns`` include submodules; ``own_ns`` does not. ``share`` is the sum of ``forward_ns``
     and ``backward_ns`` as a share of the rank's work.
     """
 

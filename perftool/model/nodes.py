@@ -51,9 +51,9 @@ class GraphTensor:
 class GraphNode:
     """A node that Gaudi's graph compiler built from ops, with the compiler's estimates.
 
-    ``guid`` identifies its kernel, ``fused_ops`` the kernels of the nodes fused into it, ``origins`` the nodes of the
-    model's graph that it comes from. ``expected_cycles`` is in MME cycles, and ``utilisation`` (0 to 1) is the share of
-    these cycles spent computing. Both are None if the compiler has no estimate.
+    ``guid`` identifies its kernel, ``fused_ops`` the kernels of the nodes fused into it, and ``origins`` the nodes of
+    the model's graph that it comes from. ``expected_cycles`` is in MME cycles, and ``utilisation`` (0 to 1) is the
+    share of these cycles spent computing. Both are None if the compiler has no estimate.
     """
 
     recipe: int | None

@@ -67,13 +67,13 @@ def is_library(file: str) -> bool:
 
 
 def package_of(file: str) -> str:
-    """The first part of the path ``file``; for a relative path, its package or module."""
+    """Return the first part of the path ``file``; for a relative path, its package or module."""
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
     return parts[0].removesuffix(".py") if parts else ""
 
 
 def innermost(stack: str, installed: Collection[str] = ()) -> Line | None:
-    """The innermost of the user's own lines in a call stack, whose frames are separated by semicolons."""
+    """Return the innermost of the user's own lines in a call stack. Semicolons separate the stack's frames."""
     for text in stack.split(";"):
         found = _FRAME.fullmatch(text.strip())
         if found and is_own(found[1], installed):

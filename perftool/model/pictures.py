@@ -99,8 +99,9 @@ class MemorySteps:
 class RankTimes:
     """One rank, for comparison with the others. Times cover its complete steps.
 
-    ``step_ns`` is the median step, ``breakdown_ns`` the mean over the steps. ``busy_ratio`` is the share of the window
-    in which the device is busy (None if there is no device). ``exposed_ns`` is the mean exposed communication per step.
+    ``step_ns`` is the median step, and ``breakdown_ns`` is the mean over the steps. ``busy_ratio`` is the share of the
+    window in which the device is busy (None if there is no device). ``exposed_ns`` is the mean exposed communication
+    per step.
     """
 
     rank: int

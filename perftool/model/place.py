@@ -22,8 +22,8 @@ class Source:
     here: bool = False
 
     def __str__(self) -> str:
-        """The text ``file:line function``, which editors and terminals can open. If the line is unknown, the text is
-        ``function (file)``; for a module, it is only the module's name.
+        """Return the text ``file:line function``, which editors and terminals can open. If the line is unknown, the
+        text is ``function (file)``; for a module, it is only the module's name.
         """
         if self.file is None:
             return self.function

@@ -13,7 +13,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def processor_name() -> str | None:
-    """The name of the processor; None if unknown."""
+    """Return the name of the processor, or None if unknown."""
     with suppress(OSError):
         for line in _CPU_FACTS.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -31,7 +31,7 @@ _SETS = {
 
 
 def instruction_sets() -> list[str] | None:
-    """The processor's matrix and vector instruction sets; None if unknown."""
+    """Return the processor's matrix and vector instruction sets, or None if unknown."""
     with suppress(OSError):
         for line in _CPU_FACTS.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -42,7 +42,9 @@ def instruction_sets() -> list[str] | None:
 
 
 def cores_allowed() -> set[int] | None:
-    """The cores that threads of this process may run on; None if the system does not report them (macOS, Windows)."""
+    """Return the cores that threads of this process may run on, or None if the system does not report them (macOS,
+    Windows).
+    """
     if not hasattr(os, "sched_getaffinity"):
         return None
     # Check all threads, because OpenMP may have pinned this thread to a single core.
@@ -55,7 +57,7 @@ def cores_allowed() -> set[int] | None:
 
 
 def cores_quota() -> float | None:
-    """The CPU quota of this process's control groups, in cores; None if there is no limit."""
+    """Return the CPU quota of this process's control groups, in cores, or None if there is no limit."""
     return min(_quotas(), default=None)
 
 

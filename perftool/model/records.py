@@ -47,7 +47,7 @@ class FallbackRecord:
     argument that the device kernel rejected. A ``graph_cut`` line reports that a lazy graph was flushed because of the
     op. The same execution can appear under several origins, so do not add their counts.
 
-    ``op`` includes the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` lists the
+    ``op`` includes the overload (``aten::index.Tensor_out``); ``base`` does not (``aten::index``). ``dtypes`` lists the
     argument types of a call line in order. ``table`` is the index of the table in its file. The ``time_ns`` and ``tid``
     of a table identify the process that printed it.
     """
@@ -124,7 +124,7 @@ class LogEvent:
     """Log lines with the same kind, subject (``name``) and rank.
 
     ``count`` is the number of these lines. ``value`` and ``limit``, in ``unit``, come from the last line. ``line`` and
-    ``time_ns`` belong to the first line, ``last_line`` to the last.
+    ``time_ns`` belong to the first line, and ``last_line`` belongs to the last.
     """
 
     kind: str
@@ -156,7 +156,7 @@ class FlightEntry:
     ``peer``.
 
     ``state`` is scheduled, started, completed or failed. ``sizes`` contains the input shapes. ``created_ns`` is the
-    time of the call by the clock of the rank's host, and ``place`` is the line of the program that made it.
+    time of the call by the clock of the rank's host, and ``place`` is the line in the program that made the call.
     """
 
     rank: int

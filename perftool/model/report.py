@@ -63,8 +63,8 @@ class Gain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The ``code`` of a finding whose gain counts the same time as the gain of another finding. If not ``certain``, the
-    two gains may be disjoint."""
+    """The ``code`` of a finding whose gain counts the same time as the gain of another finding. If ``certain`` is
+    false, the two gains may be disjoint."""
 
     code: str
     certain: bool
@@ -121,7 +121,9 @@ class Finding:
 
 
 def included_in(first: Finding, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings whose time the total gain of ``first`` includes: ``first``, and others of its rank with its fix."""
+    """Return the findings whose time the total gain of ``first`` includes: ``first``, and others of its rank with its
+    fix.
+    """
     if not first.fix_gain:
         return [first]
     same = (first.code, first.rank, first.short_fix)
@@ -129,7 +131,7 @@ def included_in(first: Finding, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def sum_of(findings: Iterable[Finding]) -> Gain | None:
-    """The sum of the gains of ``findings``; None if none has a gain. The sum is a prediction if all gains are
+    """Return the sum of the gains of ``findings``, or None if none has a gain. The sum is a prediction if all gains are
     predicted."""
     gains = [found.gain for found in findings if found.gain]
     if not gains:
@@ -229,7 +231,7 @@ class Run:
 
 
 def step_word(steps_from: str | None) -> str:
-    """The word for a step in a run whose steps are separated by the signal ``steps_from``."""
+    """Return the word for a step in a run whose steps are separated by the signal ``steps_from``."""
     return "iteration" if steps_from == "iteration" else "step"
 
 
@@ -275,12 +277,10 @@ class Phase:
 class Cause:
     """A reason why the device does not compute for a large part of the window.
 
-    ``name``: a cause of idle time (the table gap_causes) or ``exposed_collectives``.
-    ``text``: the cause as a clause.
-    ``share``, ``ns_per_step``: its share of the window, and its mean time per step.
-    ``codes``: the rules whose findings explain it.
-    ``longest``: its longest stretch.
-    ``within``: the annotation of the program that contains most of it; None if there is no such annotation.
+    ``name``: a cause of idle time (the table gap_causes) or ``exposed_collectives``. ``text``: the cause as a clause.
+    ``share``, ``ns_per_step``: its share of the window, and its mean time per step. ``codes``: the rules whose findings
+    explain it. ``longest``: its longest stretch. ``within``: the program's annotation that contains most of it; None if
+    there is no such annotation.
     """
 
     name: str
@@ -419,7 +419,7 @@ class Report:
         return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
-        """An HTML fragment for notebooks; None if the hook is not set, so that notebooks show text."""
+        """Return an HTML fragment for notebooks, or None if the hook is not set, so that notebooks show text."""
         view = type(self).notebook_view
         return None if view is None else view(self)
 

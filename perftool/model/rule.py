@@ -15,7 +15,7 @@ Side = Literal["host", "device"]
 STATUSES: tuple[Status, ...] = ("preview", "stable", "deprecated")
 SCOPES: tuple[Scope, ...] = ("rank", "ranks")
 SIDES: tuple[Side, ...] = ("host", "device")
-# When the fallback among advice texts applies.
+# When the fallback advice applies.
 _OTHERS = "any other case"
 
 
@@ -31,14 +31,14 @@ class Param:
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice texts by device type, with ``any`` as the fallback, or by variant. The column ``fix_for`` of the rule's
-    query selects the variant."""
+    """Advice by device type, with ``any`` as the fallback, or by variant. The column ``fix_for`` of the rule's query
+    selects the variant."""
 
     texts: tuple[tuple[str, str], ...]
 
     def text_for(self, device: str | None, variant: str | None = None) -> str:
-        """The most specific text that exists: for ``variant`` on ``device`` (key ``slower_cuda``), for the variant, for
-        the device (None when unknown), or for ``any``."""
+        """Return the most specific advice that exists: for ``variant`` on ``device`` (key ``slower_cuda``), for the
+        variant, for the device (None when unknown), or for ``any``."""
         known = dict(self.texts)
         return next(
             (known[key] for key in (f"{variant}_{device}", variant, device, "any") if key in known), self.texts[0][1]
@@ -46,7 +46,7 @@ class Advice:
 
     @property
     def by_device(self) -> tuple[tuple[str, str], ...]:
-        """Each distinct text with its devices (or variants), joined by commas. The fallback is last."""
+        """Each distinct piece of advice with its devices (or variants), joined by commas. The fallback is last."""
         merged: dict[str, list[str]] = {}
         for key, text in self.texts:
             merged.setdefault(text, []).append(key)
@@ -55,8 +55,8 @@ class Advice:
 
     @property
     def whole(self) -> str:
-        """The complete advice: one text or, if texts differ, a paragraph for each that names its devices or
-        variants."""
+        """The complete advice: one paragraph or, if devices or variants have different advice, a paragraph for each
+        piece of advice, which names them."""
         texts = self.by_device
         return texts[0][1] if len(texts) == 1 else "\n\n".join(f"For {devices}: {text}" for devices, text in texts)
 

@@ -32,9 +32,9 @@ class ServingInterval:
     """Statistics since the previous statistics line in the log. ``time_ns`` is relative to 1970 (in 1972 if the line
     states no year), or to midnight of the log's first day if the line states no date.
 
-    Rates are in tokens per second, ratios between 0 and 1. ``running`` and ``waiting`` are numbers of requests at the
-    end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of tokens per
-    model call.
+    Rates are in tokens per second, and ratios are between 0 and 1. ``running`` and ``waiting`` are numbers of requests
+    at the end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of
+    tokens per model call.
     """
 
     engine: str
@@ -91,7 +91,7 @@ class ClientResult:
         return self.value("requests")
 
     def value(self, name: str) -> float:
-        """The first number called ``name``; 0 if there is none."""
+        """Return the first number called ``name``, or 0 if there is none."""
         return next((one.value for one in self.numbers if one.name == name), 0)
 
 
@@ -99,7 +99,7 @@ class ClientResult:
 class MetricsPage:
     """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started, summed over its
     engines. ``starts`` are the times when the engines started, by their labels, in seconds since 1970. ``labels`` are
-    those of the counters, such as the model; ``counters`` are the values by name and labels."""
+    the labels of the counters, such as the model; ``counters`` are the values by name and labels."""
 
     starts: frozenset[tuple[str, float]]
     totals: dict[str, float]
@@ -107,8 +107,8 @@ class MetricsPage:
     counters: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def may_precede(self, later: MetricsPage) -> bool:
-        """Whether ``later`` may be a later page of the same start of the same server, of which no engine was restarted.
-        Its counters only grow. Some of them may appear only with the first request."""
+        """Whether ``later`` may be a later page from the same server, with no engine restarted in between. Counters
+        only grow. Some of them may appear only with the first request."""
         return (
             bool(self.starts) == bool(later.starts)
             and self.starts <= later.starts

@@ -34,8 +34,8 @@ class Attainable:
 
 @dataclass(frozen=True)
 class Tile:
-    """A pattern for the tile size in a kernel name. If ``counts_threads``, the kernel's grid counts threads instead of
-    blocks. If ``persistent``, one block computes several tiles."""
+    """A pattern for the tile size in a kernel name. If ``counts_threads`` is set, the kernel's grid counts threads
+    instead of blocks. If ``persistent`` is set, one block computes several tiles."""
 
     pattern: str
     counts_threads: bool = False
@@ -60,11 +60,12 @@ class Generation:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the texts can show any of these
-    columns.
+    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the messages can show any of
+    these columns.
 
-    ``on`` limits the reason to CPUs or to accelerators. If ``reshapes``, the fix does the same operations on other
-    shapes, which may be faster than what is attainable on the current shapes, so only the peak itself limits the gain.
+    ``on`` limits the reason to CPUs or to accelerators. If ``reshapes`` is set, the fix does the same operations on
+    other shapes, which may be faster than what is attainable on the current shapes, so only the peak itself limits the
+    gain.
     """
 
     name: str
@@ -123,7 +124,7 @@ def _attainable(row: dict[str, Any]) -> Attainable:
 
 
 def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable | None:
-    """The first entry for ops of ``kind`` with operands of ``dtype`` on ``device`` (a name in devices.toml)."""
+    """Return the first entry for ops of ``kind`` with operands of ``dtype`` on ``device`` (a name in devices.toml)."""
     for entry in shortfalls().attainable:
         if (
             kind in entry.kinds
@@ -135,7 +136,9 @@ def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable |
 
 
 def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
-    """The pattern that matches the name of ``kernel``, and the rows and columns of the tile according to the name."""
+    """Return the pattern that matches the name of ``kernel``, and the rows and columns of the tile according to the
+    name.
+    """
     for tile in shortfalls().tile:
         if (found := re.search(tile.pattern, kernel)) and (rows := _size(found[1])) and (columns := _size(found[2])):
             return tile, rows, columns
@@ -143,18 +146,22 @@ def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
 
 
 def parts_of(kernel: str) -> int:
-    """The number of parts into which ``kernel`` splits the inner dimension, according to its name; 1 if not stated."""
+    """Return the number of parts into which ``kernel`` splits the inner dimension, according to its name, or 1 if not
+    stated.
+    """
     matches = (re.search(split.pattern, kernel) for split in shortfalls().split)
     return next((_size(found[1]) or 1 for found in matches if found), 1)
 
 
 def _size(digits: str) -> int | None:
-    """A tile size or a number of parts; None for 0 and for implausible values."""
+    """Return a tile size or a number of parts, or None for 0 and for implausible values."""
     return (int(digits) or None) if len(digits) <= _MOST_DIGITS else None
 
 
 def generation_of(kernel: str) -> int | None:
-    """The compute capability (times 10) that ``kernel`` was built for, according to its name; None if unknown."""
+    """Return the compute capability (times 10) that ``kernel`` was built for, according to its name, or None if
+    unknown.
+    """
     for generation in shortfalls().generation:
         if found := re.search(generation.pattern, kernel):
             return generation.capability or int(found[1])

@@ -74,7 +74,7 @@ class RunLine:
 @dataclass(frozen=True)
 class History:
     """The lines of a summary file in order. ``damaged`` is the number of unreadable lines, and ``intact`` the number of
-    ``lines`` behind the last one of these."""
+    ``lines`` after the last of them."""
 
     lines: tuple[RunLine, ...]
     damaged: int

@@ -46,6 +46,8 @@ def why_no_model(op: OpRate) -> str:
 
 
 def _named(kernel: str) -> str:
-    """The dtypes and tile size in the name of ``kernel``, in brackets; empty if it is not ``matmul_ogs``."""
+    """Return the dtypes and tile size in the name of ``kernel``, in brackets. The result is empty if it is not
+    ``matmul_ogs``.
+    """
     found = _OGS.match(kernel)
     return f" ({found[2]} by {found[3]}, tiles of {found[4]} x {found[5]} x {found[6]})" if found else ""

@@ -14,7 +14,7 @@ except ModuleNotFoundError:  # pragma: no cover - Windows
 
 
 def resident_bytes() -> int | None:
-    """Resident memory in bytes."""
+    """Return the resident memory in bytes."""
     page = page_bytes()
     with suppress(OSError, ValueError, LookupError):
         resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
@@ -23,7 +23,7 @@ def resident_bytes() -> int | None:
 
 
 def peak_bytes() -> int | None:
-    """Peak resident memory in bytes."""
+    """Return the peak resident memory in bytes."""
     if not resource:
         return None
     # The system reports bytes on macOS, and KiB elsewhere.
@@ -31,24 +31,24 @@ def peak_bytes() -> int | None:
 
 
 def page_bytes() -> int | None:
-    """Size of a memory page in bytes."""
+    """Return the size of a memory page in bytes."""
     with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE")
     return None
 
 
 def page_faults() -> int | None:
-    """Minor page faults, which need no I/O."""
+    """Return the number of minor page faults, which need no I/O."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt if resource else None
 
 
 def system_ns() -> int | None:
-    """CPU time in the kernel, in ns."""
+    """Return the CPU time in the kernel, in ns."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_stime * 1e9) if resource else None
 
 
 def children_seconds() -> float | None:
-    """CPU time of finished child processes, for example compilers."""
+    """Return the CPU time of finished child processes, for example compilers."""
     if not resource:
         return None
     children = resource.getrusage(resource.RUSAGE_CHILDREN)

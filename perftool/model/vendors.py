@@ -54,31 +54,31 @@ class Vendor:
 
 @cache
 def vendors(folder: Path = FOLDER) -> tuple[Vendor, ...]:
-    """All vendors. If a run shows signs of several vendors, the first takes precedence."""
+    """Return all vendors. If a run shows signs of several vendors, the first takes precedence."""
     files = sorted(folder.glob("*.toml"))
     read = [_vendor(tomli.loads(file.read_text(encoding="utf-8"))) for file in files]
     return tuple(sorted(read, key=lambda vendor: vendor.precedence))
 
 
 def accelerators() -> tuple[str, ...]:
-    """The device types other than the CPU."""
+    """Return the device types other than the CPU."""
     return tuple(vendor.type for vendor in vendors(FOLDER) if vendor.type)
 
 
 def type_of_unsigned() -> str | None:
-    """The device type of work that shows no sign of a vendor."""
+    """Return the device type of work that shows no sign of a vendor."""
     return next((vendor.type for vendor in vendors(FOLDER) if vendor.unsigned), None)
 
 
 @cache
 def backends() -> frozenset[str]:
-    """The process group backends that only support tensors on accelerators."""
+    """Return the process group backends that only support tensors on accelerators."""
     names = (name for vendor in vendors(FOLDER) for name in vendor.names)
     return frozenset(name.pattern for name in names if name.subject == "backend")
 
 
 def type_of_name(name: str) -> str | None:
-    """The type of the device called ``name`` in the metadata of a trace; None if unknown."""
+    """Return the type of the device called ``name`` in the metadata of a trace, or None if unknown."""
     for vendor in vendors(FOLDER):
         if any(known.subject == "device" and fnmatchcase(name.lower(), known.pattern) for known in vendor.names):
             return vendor.type

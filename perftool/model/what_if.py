@@ -29,7 +29,8 @@ class Path:
 
 @dataclass(frozen=True)
 class Applied:
-    """A requested change. ``what`` is its text on the command line, ``tasks`` the number of tasks that it affects.
+    """A requested change. ``what`` is its text on the command line, and ``tasks`` is the number of tasks that it
+    affects.
 
     ``step_ns`` is the length of a step with this change only.
     """

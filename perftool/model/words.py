@@ -24,7 +24,7 @@ _STEP = re.compile(r"(?<![.\w])(?:(?P<article>[Aa]) )?(?:training )?(?P<first>[S
 
 
 def kind_label(kind: str) -> str:
-    """The label of a kind of work or of a cause. An unknown name is shown with spaces instead of underscores."""
+    """Return the label of a kind of work or of a cause. An unknown name is shown with spaces instead of underscores."""
     return KIND_LABELS.get(kind, kind.replace("_", " "))
 
 

@@ -48,7 +48,7 @@ class AttentionLayout:
 
 
 def _pairs(queries: int, keys: int, causal: bool) -> float:
-    """The number of query-key pairs per head. A causal mask is aligned with the last query and key."""
+    """Return the number of query-key pairs per head. A causal mask is aligned with the last query and key."""
     if not causal:
         return queries * keys
     return queries * (keys - queries / 2) if queries <= keys else keys * keys / 2

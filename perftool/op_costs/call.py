@@ -65,11 +65,11 @@ class Tensor:
         return _TYPES[self.type][1]
 
     def shaped(self, dims: tuple[int, ...]) -> Tensor:
-        """A tensor with the same type and the shape ``dims``."""
+        """Return a tensor with the same type and the shape ``dims``."""
         return Tensor(dims, self.type)
 
     def typed(self, name: str) -> Tensor:
-        """A tensor with the same shape and the type ``name``."""
+        """Return a tensor with the same shape and the type ``name``."""
         return Tensor(self.dims, name)
 
 
@@ -98,13 +98,17 @@ class Call:
         return position < min(len(self.dims), len(self.types)) and self.types[position] in _TYPES
 
     def tensor(self, position: int) -> Tensor:
-        """The tensor at ``position``. Raises NoModelError if there is none, or if its shape is not plain numbers."""
+        """Return the tensor at ``position``. Raise NoModelError if there is none, or if its shape is not plain
+        numbers.
+        """
         if not self.has(position):
             raise NoModelError(f"no tensor at {position}")
         return Tensor(shape_of(self.dims[position]), self.types[position])
 
     def many(self, position: int) -> list[Tensor]:
-        """The list of tensors at ``position``. Raises NoModelError if their shapes or element size are unknown."""
+        """Return the list of tensors at ``position``. Raise NoModelError if their shapes or element size are
+        unknown.
+        """
         listed = self.dims[position] if position < len(self.dims) else None
         kind = _OF_SIZE.get(self.element_bytes or 0)
         if kind is None or not self.has_list(position) or not isinstance(listed, list) or not listed:
@@ -112,7 +116,7 @@ class Call:
         return [Tensor(shape_of(dims), kind) for dims in listed]
 
     def tensors(self, first: int = 0, end: int | None = None) -> list[Tensor]:
-        """The tensors from ``first`` up to ``end`` (exclusive). Arguments that are not tensors are skipped."""
+        """Return the tensors from ``first`` up to ``end`` (exclusive). Arguments that are not tensors are skipped."""
         positions = range(first, len(self.types) if end is None else end)
         return [self.tensor(position) for position in positions if self.has(position)]
 
@@ -125,21 +129,21 @@ class Call:
         return position < len(self.scalars) and self.scalars[position] not in ("", None)
 
     def text(self, position: int) -> str:
-        """The recorded text of the scalar at ``position``, or "" if the argument was None. Raises NoModelError if no
-        text was recorded."""
+        """Return the recorded text of the scalar at ``position``, or "" if the argument was None. Raise NoModelError if
+        no text was recorded."""
         if position >= len(self.scalars) or not isinstance(self.scalars[position], str):
             raise NoModelError(f"no argument at {position}")
         return str(self.scalars[position])
 
     def flag(self, position: int) -> bool:
-        """The boolean at ``position``. Raises NoModelError if there is none."""
+        """Return the boolean at ``position``. Raise NoModelError if there is none."""
         if (text := self.text(position)) not in ("True", "False"):
             raise NoModelError(f"no boolean at {position}")
         return text == "True"
 
     def numbers(self, position: int) -> list[int]:
-        """The integer or the list of integers at ``position``, as a list, which is empty if the argument was None.
-        Raises NoModelError for anything else."""
+        """Return the integer or the list of integers at ``position``, as a list, which is empty if the argument was
+        None. Raise NoModelError for anything else."""
         text = self.text(position)
         if text.startswith("(") and text.endswith(")"):
             text = f"[{text[1:-1].rstrip(', ')}]"
@@ -153,7 +157,9 @@ class Call:
         return values
 
     def type_at(self, position: int, otherwise: str) -> str:
-        """The type that the argument at ``position`` specifies; ``otherwise`` if it is None or was not recorded."""
+        """Return the type that the argument at ``position`` specifies, or ``otherwise`` if it is None or was not
+        recorded.
+        """
         recorded = self.scalars[position] if position < len(self.scalars) else ""
         if recorded == "":
             return otherwise
@@ -175,7 +181,7 @@ def shape_of(dims: Any) -> Shape:
 
 
 def promoted(tensors: list[Tensor]) -> str:
-    """The type that an op returns for ``tensors`` of several types: the widest type of the highest kind.
+    """Return the type that an op returns for ``tensors`` of several types: the widest type of the highest kind.
 
     A zero-dimensional tensor counts only if its kind is higher (PyTorch, "Tensor Attributes", type promotion).
     """
@@ -189,7 +195,7 @@ def is_whole(name: str) -> bool:
 
 
 def broadcast(tensors: list[Tensor]) -> tuple[int, ...]:
-    """The shape that ``tensors`` broadcast to. Raises NoModelError if they do not broadcast."""
+    """Return the shape that ``tensors`` broadcast to. Raise NoModelError if they do not broadcast."""
     rank = max(len(one.dims) for one in tensors)
     padded = [(1,) * (rank - len(one.dims)) + one.dims for one in tensors]
     shape = tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))

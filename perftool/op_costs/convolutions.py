@@ -42,13 +42,13 @@ class Convolution:
         return self.transposed is not None and call.recorded(self.transposed) and call.flag(self.transposed)
 
     def step(self, call: Call) -> int | None:
-        """The largest dilation; None if it was not recorded."""
+        """Return the largest dilation, or None if it was not recorded."""
         if self.dilation is None or not call.recorded(self.dilation):
             return None
         return max(call.numbers(self.dilation), default=1)
 
     def result(self, call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
-        """The shape of the result. Raises NoModelError if the recording does not show it."""
+        """Return the shape of the result. Raise NoModelError if the recording does not show it."""
         kernel, inside = weight.dims[2:], x.dims[2:]
         if not kernel or len(kernel) != len(inside) or 0 in weight.dims:
             raise NoModelError("not a convolution of a batch")
@@ -70,7 +70,7 @@ class Convolution:
 
 
 def _inner(elements: Tensor, weight: Tensor) -> int:
-    """The operations if each of ``elements`` takes an inner product with one filter of ``weight``."""
+    """Return the operations if each of ``elements`` takes an inner product with one filter of ``weight``."""
     if not weight.dims or not weight.dims[0]:
         raise NoModelError("no filters")
     return 2 * elements.count * (weight.count // weight.dims[0])
@@ -93,7 +93,7 @@ def _backward(call: Call, wanted_at: int = 10, transposed_at: int | None = 7) ->
 
 
 def _gradient(call: Call, of_weight: bool) -> Cost:
-    """The cost of ops in PyTorch before 1.11 that compute only the gradient of the input or of the weight. Their
+    """Return the cost of ops in PyTorch before 1.11 that compute only the gradient of the input or of the weight. Their
     arguments are the size of that gradient, the gradient of the result, and the weight or the input. If the size was
     not recorded, the shapes come from the enclosing op.
     """

@@ -15,8 +15,8 @@ Unit = Literal["matrix", "vector"]
 class Cost:
     """The operations of one call, and the bytes that it reads and writes if it moves each input and result once.
 
-    A multiplication and an addition are two operations. ``flops`` is None if only the bytes are known. ``unit`` and
-    ``dtype`` select the peak rate.
+    A multiply-add counts as two operations. ``flops`` is None if only the bytes are known. ``unit`` and ``dtype``
+    select the peak rate.
     """
 
     flops: int | None
@@ -26,10 +26,10 @@ class Cost:
 
 
 def moved(*tensors: Tensor) -> int:
-    """The total size of ``tensors`` in bytes."""
+    """Return the total size of ``tensors`` in bytes."""
     return total(tensors)
 
 
 def total(tensors: Iterable[Tensor]) -> int:
-    """The total size of ``tensors`` in bytes."""
+    """Return the total size of ``tensors`` in bytes."""
     return sum(one.bytes for one in tensors)

@@ -38,7 +38,7 @@ class Mixture:
         return max(round(self.tokens * self.choices / max(self._reached(), 1)), 1)
 
     def cost(self) -> Cost:
-        """The operations of both matmuls, and the bytes of the input, the result and the weights of experts with
+        """Return the operations of both matmuls, and the bytes of the input, the result and the weights of experts with
         tokens."""
         flops = 2 * self.tokens * self.choices * self.hidden * (self.up + self.inner)
         size = moved(self.x, self.x) + round(self._reached() * self.expert_bytes)
@@ -49,8 +49,8 @@ class Mixture:
 
 
 def _given(call: Call) -> Mixture:
-    """The mixture of a call whose arguments are the hidden states, both weights [expert, columns, inner dimension], and
-    the weights of the chosen experts [token, choice]."""
+    """Return the mixture of a call whose arguments are the hidden states, both weights [expert, columns, inner
+    dimension], and the weights of the chosen experts [token, choice]."""
     x, first, second, chosen = (call.tensor(at) for at in range(4))
     if not len(x.dims) == len(chosen.dims) == 2 or not len(first.dims) == len(second.dims) == 3 or 0 in first.dims:
         raise NoModelError("not a mixture")
@@ -77,8 +77,8 @@ _SCALE_BITS = 8 / 32
 
 
 def _by_grids(call: Call) -> Mixture:
-    """The mixture of vLLM's ``moe_forward``, whose arguments are tokens and router logits. The other sizes come from
-    the names and grids of its kernels.
+    """Return the mixture of vLLM's ``moe_forward``, whose arguments are tokens and router logits. The other sizes come
+    from the names and grids of its kernels.
 
     The first dimension of a grid is the number of weight tiles. The second is the largest possible number of token
     tiles: one per expert, and one per full tile of the remaining tokens (FlashInfer, ``getMaxNumCtasInBatchDim``).
@@ -106,7 +106,7 @@ def _by_grids(call: Call) -> Mixture:
 
 
 def _choices(tokens: int, experts: int, tile: int, blocks: int) -> int:
-    """The number of experts per token for which the tokens can fill ``blocks`` tiles. Raises NoModelError unless
+    """Return the number of experts per token for which the tokens can fill ``blocks`` tiles. Raise NoModelError unless
     exactly one number fits."""
     found = []
     for choices in range(1, min(experts, 64) + 1):

@@ -12,8 +12,8 @@ _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 
 
 def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
-    """The number of operations in one run of a node (two for a multiplication and an addition), or None if there is no
-    model for its kernel, or if the shapes do not fit.
+    """Return the number of operations in one run of a node (a multiply-add counts as two), or None if there is no model
+    for its kernel, or if the shapes do not fit.
 
     A matmul takes 2 m k n operations if its result is m x n and its operands share k, whether or not they are
     transposed. A convolution takes two operations for each pair of an element of the result and a weight of its

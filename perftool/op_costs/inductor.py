@@ -21,7 +21,9 @@ _BY_INDEX = re.compile(r"embedding|index|gather|scatter|slice|select")
 
 
 def inductor_model(name: str) -> Callable[[Call], Cost] | None:
-    """The cost model for the generated kernel ``name``; None if there is no model, or if ``name`` is any other op."""
+    """Return the cost model for the generated kernel ``name``, or None if there is no model, or if ``name`` is any
+    other op.
+    """
     if _PRODUCT.match(name):
         return _product
     return _arguments if _POINTWISE.match(name) and not _BY_INDEX.search(name) else None
@@ -36,7 +38,7 @@ def _arguments(call: Call) -> Cost:
 
 
 def _product(call: Call) -> Cost:
-    """The cost of a matmul of two operands, either of which may be transposed."""
+    """Return the cost of a matmul of two operands, either of which may be transposed."""
     tensors = call.tensors()
     matrices = [one for one in tensors if len(one.dims) in (2, 3)]
     if len(matrices) < 3 or len({one.dims[:-2] for one in matrices}) != 1:
@@ -49,6 +51,6 @@ def _product(call: Call) -> Cost:
 
 
 def _terms(a: Shape, b: Shape, result: Shape) -> set[int]:
-    """All k for which ``a`` is m x k and ``b`` is k x n, transposed or not, if the result is m x n."""
+    """Return all k for which ``a`` is m x k and ``b`` is k x n, transposed or not, if the result is m x n."""
     m, n = result
     return {k for k in a if sorted(a) == sorted((m, k)) and sorted(b) == sorted((k, n))}

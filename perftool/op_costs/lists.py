@@ -25,8 +25,8 @@ def _cat(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Foreach:
-    """An op that reads ``lists`` lists of tensors (the first one only if ``reads_first``). The results are as large as
-    the first list."""
+    """An op that reads ``lists`` lists of tensors (the first one only if ``reads_first`` is set). The results are as
+    large as the first list."""
 
     lists: int = 1
     per_element: int = 1
@@ -42,7 +42,7 @@ class _Foreach:
 
 
 def _optimizer(call: Call, written: tuple[int, ...], read_only: tuple[int, ...], per_element: int) -> Cost:
-    """The cost of an optimizer that updates the lists at positions ``written`` and reads those at ``read_only``.
+    """Return the cost of an optimizer that updates the lists at positions ``written`` and reads those at ``read_only``.
 
     The first list contains the parameters. Lists that the optimizer does not use (momentum, maxima) are empty.
     """

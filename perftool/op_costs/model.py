@@ -51,7 +51,7 @@ def cost_of(
     around: str | None = None,
     grids: str | None = None,
 ) -> Cost | None:
-    """The cost of one call of the op ``name``; None if no model covers it.
+    """Return the cost of one call of the op ``name``, or None if no model covers it.
 
     ``dims``, ``types`` and ``scalars`` are the JSON lists that a profiler recorded, with one entry per argument. The
     rest are fields of ``Call``; ``outer`` and ``grids`` are JSON here, too.
@@ -91,7 +91,7 @@ def listed(text: str | None) -> list[object]:
 
 
 def _grids(text: str | None) -> list[tuple[str, Shape]]:
-    """The names and grids of kernels, with (0, 0, 0) for kernels without a grid."""
+    """Return the names and grids of kernels, with (0, 0, 0) for kernels without a grid."""
     found = [one for one in listed(text) if isinstance(one, dict)]
     return [(str(one.get("name")), _grid(one.get("grid"))) for one in found]
 

@@ -61,8 +61,8 @@ def _loss_backward(call: Call) -> Cost:
 
 
 def _nll_backward(call: Call) -> Cost:
-    """The cost of the gradient of the negative log-likelihood. The gradient has one nonzero element per row, but is
-    written in full."""
+    """Return the cost of the gradient of the negative log-likelihood. The gradient has one nonzero element per row, but
+    is written in full."""
     x, target = call.tensor(1), call.tensor(2)
     return Cost(target.count, moved(x, target), "vector", x.rate_name)
 

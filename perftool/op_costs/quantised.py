@@ -33,7 +33,9 @@ class Quantised:
     packed_rows: int = 1
 
     def sizes(self, call: Call) -> tuple[int, int, int]:
-        """The rows, columns and inner dimension of the matmul. Raises NoModelError if ``call`` is not a matmul."""
+        """Return the rows, columns and inner dimension of the matmul. Raise NoModelError if ``call`` is not a
+        matmul.
+        """
         a = call.tensor(self.a)
         weight = a if self.weight is None else call.tensor(self.weight)
         if not a.dims or len(weight.dims) < 2:
@@ -54,7 +56,7 @@ class Quantised:
 
 
 def _rows(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The number of columns of a matrix that is stored transposed, [columns, terms]."""
+    """Return the number of columns of a matrix that is stored transposed, [columns, terms]."""
     return _fitting(weight.dims[0], a.dims[-1], weight.dims[1])
 
 
@@ -69,18 +71,18 @@ def _fitting(columns: int, wanted: int, terms: int) -> int:
 
 
 def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The number of columns of a matrix that packs eight 4-bit weights of a row into one number."""
+    """Return the number of columns of a matrix that packs eight 4-bit weights of a row into one number."""
     return _fitting(8 * weight.dims[1], a.dims[-1], weight.dims[0])
 
 
 def _packed_terms(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The number of columns of a matrix that packs several weights of a column into one number."""
+    """Return the number of columns of a matrix that packs several weights of a column into one number."""
     return weight.dims[1]
 
 
 def _named(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The number of columns from the arguments, where rows, columns and inner dimension are consecutive, at a position
-    that depends on the version."""
+    """Return the number of columns from the arguments, where rows, columns and inner dimension are consecutive, at a
+    position that depends on the version."""
     for at in range(len(call.scalars) - 2):
         try:
             sizes = [call.numbers(place) for place in (at, at + 1, at + 2)]
@@ -92,7 +94,9 @@ def _named(call: Call, a: Tensor, weight: Tensor) -> int:
 
 
 def _by_scales(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The number of columns of ``_weight_int4pack_mm``, from its scales and zero points, [groups, columns, 2]."""
+    """Return the number of columns of ``_weight_int4pack_mm``, from its scales and zero points, [groups, columns,
+    2].
+    """
     scales = call.tensor(3)
     if len(scales.dims) != 3:
         raise NoModelError("not a matmul")

@@ -12,8 +12,8 @@ Results = Mapping[tuple[Shape, Shape], Shape | None]
 
 
 def results(convolutions: Iterable[tuple[Shape, Shape, Shape]]) -> Results:
-    """The shapes of results, by the shapes of input and filter; None if different results have the same input and
-    filter shapes."""
+    """Return the shapes of results, by the shapes of input and filter, or None if different results have the same input
+    and filter shapes."""
     found: dict[tuple[Shape, Shape], Shape | None] = {}
     for x, weight, result in sorted(set(convolutions)):
         found[x, weight] = None if (x, weight) in found else result

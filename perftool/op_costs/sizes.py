@@ -60,7 +60,7 @@ def sizes_of(
     around: str | None = None,
     grids: str | None = None,
 ) -> Sizes:
-    """The sizes of a call, from the same records as ``cost_of``; all None if they are unknown."""
+    """Return the sizes of a call, from the same records as ``cost_of``. All of them are None if they are unknown."""
     try:
         call = call_of(dims, types, scalars, None, outer, seen, around, grids)
         if name in _FIRST:
@@ -97,7 +97,7 @@ def _product(a: Tensor, b: Tensor) -> Sizes:
 
 
 def _grouped(a: Tensor, b: Tensor) -> Sizes:
-    """The sizes of a grouped matmul. ``m`` is the mean number of rows per group, at least one."""
+    """Return the sizes of a grouped matmul. ``m`` is the mean number of rows per group, at least one."""
     if len(a.dims) != 2 or len(b.dims) != 3 or not b.dims[0]:
         raise NoModelError("groups along another dimension")
     return Sizes(batch=1, m=max(a.dims[0] // b.dims[0], 1), n=b.dims[2], k=a.dims[1], groups=b.dims[0])
@@ -109,7 +109,7 @@ def _convolution(call: Call, layout: Convolution) -> Sizes:
 
 
 def _gradients(call: Call, x: int, weight: int, result: int) -> Sizes:
-    """The sizes of the convolution. The matmuls for both gradients have the same three sizes."""
+    """Return the sizes of the convolution. The matmuls for both gradients have the same three sizes."""
     dilation = max(call.numbers(6), default=1) if call.recorded(6) else None
     transposed = call.flag(7) if call.recorded(7) else False
     return _as_product(call.tensor(x).dims, call.tensor(weight).dims, call.tensor(result).dims, transposed, dilation)
@@ -138,6 +138,6 @@ def _attention(call: Call, layout: AttentionLayout) -> Sizes:
 
 
 def _paged(call: Call) -> Sizes:
-    """The sizes as if all sequences in the batch formed a single sequence."""
+    """Return the sizes as if all sequences in the batch formed a single sequence."""
     q, lengths = call.tensor(0), lengths_of(call.around)
     return Sizes(batch=1, heads=q.dims[1], queries=lengths.queries, keys=lengths.keys, head_size=q.dims[2])

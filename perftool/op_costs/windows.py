@@ -8,7 +8,7 @@ from perftool.op_costs.call import Call, NoModelError
 
 
 def each(call: Call, position: int, dimensions: int) -> list[int]:
-    """The numbers at ``position``, one per dimension. A single number is repeated."""
+    """Return the numbers at ``position``, one per dimension. A single number is repeated."""
     values = call.numbers(position)
     values = values * dimensions if len(values) == 1 else values
     if len(values) != dimensions:
@@ -19,7 +19,7 @@ def each(call: Call, position: int, dimensions: int) -> list[int]:
 def window_count(
     inside: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> list[int]:
-    """The number of window positions along each dimension (the formula of torch.nn.Conv2d)."""
+    """Return the number of window positions along each dimension (the formula of torch.nn.Conv2d)."""
     if min(stride) < 1:
         raise NoModelError("no stride")
     sizes = zip(inside, kernel, stride, padding, dilation, strict=True)

@@ -117,8 +117,8 @@ class Inputs:
 
     @property
     def unread(self) -> tuple[SetAside, ...]:
-        """The traces that were set aside, except for copies. If the user picked a run, only the traces that the user
-        named, and those that may be the newest."""
+        """The traces that were set aside, except for copies. If the user picked a run, these are only the traces that
+        the user named, and those that may be the newest."""
         return tuple(
             one
             for one in self.set_aside
@@ -241,7 +241,7 @@ def _is_archive(path: str) -> bool:
 
 
 def _unread_archives(archives: Iterable[str], traces: Sequence[str], named: Collection[str]) -> Iterator[Doubt]:
-    """Doubts about ``archives`` whose host calls are not read, although none of the ``traces`` has their rank.
+    """Yield doubts about ``archives`` whose host calls are not read, although none of the ``traces`` has their rank.
 
     If ``traces`` are all ranks of a run, only an archive that the user ``named`` may belong to this run.
     """
@@ -271,8 +271,8 @@ def is_part(path: str) -> bool:
 
 
 def parts_below(folder: Path, unread: list[str]) -> list[str]:
-    """The parts below ``folder``, sorted. Folders that are not read get a sentence in ``unread``. Raise InputError if
-    a part cannot be read because it is not a regular file."""
+    """Return the parts below ``folder``, sorted. Folders that are not read get a sentence in ``unread``. Raise
+    InputError if a part cannot be read because it is not a regular file."""
     everything, unread_folders = _everything_below(folder)
     unread += unread_folders
     parts = [file for file in everything if is_part(file.name)]
@@ -282,7 +282,7 @@ def parts_below(folder: Path, unread: list[str]) -> list[str]:
 
 
 def unread_parts_text(parts: Sequence[str]) -> str:
-    """A clause about unread ``parts``. A part in a folder with traces usually has the rank of one of them."""
+    """Return a clause about unread ``parts``. A part in a folder with traces usually has the rank of one of them."""
     first, *more = parts
     if more:
         return f"{first} and {len(more)} more part{'s' if more[1:] else ''} were not read: their folder contains traces"
@@ -328,7 +328,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             else:
                 unreadable[str(file)] = _OTHER_ENDING
         elif file.is_symlink() and not (is_trace_name(file.name) or file.exists()) and wanted.allows(str(file)):
-            # It may lead to the folder of a rank, or to a profiler table.
+            # The link may lead to the folder of a rank, or to a profiler table.
             unread.append(irregular_text(file))
     # There is already a sentence about an irregular file that is named like a trace.
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items() if not is_trace_name(file)]
@@ -371,7 +371,8 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     unreadable_there = [file for file in remaining if is_elsewhere(file) and not _is_text(file)]
     remaining = [file for file in (*remaining, *texts) if not is_elsewhere(file) and wanted.allows(file)]
     beside = set(texts)
-    # If there is no trace, damaged ones may still show whose files these are. Texts, such as JSON dumps, are no traces.
+    # If there is no trace, damaged ones may still show whose files these are. Text files, such as JSON dumps, are not
+    # traces.
     of_run = picked.files or profiled.files or [file for file in files if not _is_text(file)]
     kept = _of_run([file for file in remaining if file in beside], of_run)
     foreign = beside.difference(kept.files)
@@ -403,7 +404,9 @@ def _must_be_read(file: Path) -> bool:
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
-    """The files below ``folder``, and a sentence about each folder and each link to a folder that is not read."""
+    """Return the files below ``folder``, and a sentence about each folder and each link to a folder that is not
+    read.
+    """
     files: list[Path] = []
     unread: list[str] = []
     for place, folders, names in walk(folder, unread):
@@ -413,20 +416,20 @@ def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
-    """The ``files`` that are named like traces, sorted. ``unread`` gets a sentence about each of them that is not a
-    regular file."""
+    """Return the ``files`` that are named like traces, sorted. ``unread`` gets a sentence about each of them that is
+    not a regular file."""
     named = {file: is_kept(file) for file in files if is_trace_name(file.name)}
     unread += [irregular_text(file) for file, kept in named.items() if not kept]
     return sorted(str(file) for file, kept in named.items() if kept)
 
 
 def is_trace_name(name: str) -> bool:
-    """Whether the traces in a folder have names like ``name``."""
+    """Whether ``name`` looks like the name of a trace."""
     return name.lower().endswith(TRACE_SUFFIXES)
 
 
 def other_name_text(file: str | Path) -> str:
-    """A sentence about a ``file`` for which ``is_other_name`` is true."""
+    """Return a sentence about a ``file`` for which ``is_other_name`` is true."""
     return f"{file} was not read: {_OTHER_ENDING}"
 
 
@@ -441,8 +444,8 @@ def is_other_name(name: str) -> bool:
 
 
 def _may_be_trace(file: Path) -> bool:
-    """Whether a ``file`` for which ``is_other_name`` is true may contain a trace. A text without events (a checksum, a
-    copy of a configuration) does not."""
+    """Whether a ``file`` for which ``is_other_name`` is true may contain a trace. A text file without events (a
+    checksum, a copy of a configuration) cannot contain one."""
     if not is_kept(file) or not file.stat().st_size or _shows_events(str(file)):
         return True
     try:
@@ -477,7 +480,7 @@ def _is_trace(path: str) -> bool:
 
 
 def _profiler_csvs(everything: Iterable[Path], wanted: Wanted) -> tuple[list[str], dict[str, str]]:
-    """The profiler's tables among the files of a folder, and for each other file with a similar name, the reason
+    """Return the profiler's tables among the files of a folder, and for each other file with a similar name, the reason
     why it is not such a table."""
     named = [file for file in everything if _TABLE_NAME.search(file.name) and wanted.allows(str(file))]
     tables = sorted(
@@ -494,7 +497,7 @@ def _profiler_csvs(everything: Iterable[Path], wanted: Wanted) -> tuple[list[str
 
 
 def _unnumbered(path: str) -> str:
-    """The name of a table without its ending, and without the numbers of its rank, card and recording."""
+    """Return the name of a table without its ending, and without the numbers of its rank, card and recording."""
     return re.sub(r"\d+", "0", _TABLE_NAME.split(Path(path).name)[0].lower())
 
 
@@ -507,8 +510,8 @@ def _why_no_table(file: Path) -> str:
 
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The ``files`` that are valid JSON of other programs, such as a trainer's state, and those that are malformed or
-    too long to check. Files with events are in neither set.
+    """Return the ``files`` that are valid JSON of other programs, such as a trainer's state, and those that are
+    malformed or too long to check. Files with events are in neither set.
     """
     strange: set[str] = set()
     unclear: set[str] = set()
@@ -538,7 +541,9 @@ def _shows_events(path: str) -> bool:
 
 
 def _whole_json(path: str) -> tuple[Any, bytes]:
-    """The parsed content and the bytes of a JSON file; ``(None, b"")`` if it is malformed or too large to parse."""
+    """Return the parsed content and the bytes of a JSON file, or ``(None, b"")`` if it is malformed or too large to
+    parse.
+    """
     try:
         with ByteStream(path) as stream:
             text = b""
@@ -562,7 +567,7 @@ def _may_be_input(path: str) -> bool:
 
 
 def _matching(pattern: str, wanted: Wanted) -> Chosen:
-    """The files that match ``pattern``, and doubts about its other matches, which are not read."""
+    """Return the files that match ``pattern``, and doubts about its other matches, which are not read."""
     # The pattern may also be the name of a file. That file must not hide the other matches.
     itself = [pattern] if _exists(pattern) else []
     every = list(dict.fromkeys([*itself, *matches(pattern)]))
@@ -596,7 +601,7 @@ def _exists(path: str) -> bool:
 
 
 def _at_url(url: str, wanted: Wanted) -> Chosen:
-    """The file at ``url``, or the traces of one run in the folder or glob ``url``, without logs next to them."""
+    """Return the file at ``url``, or the traces of one run in the folder or glob ``url``, without logs next to them."""
     found = list_url(url)
     if not found:
         raise NoInputError(f"{shown_path(url)}: no files")

@@ -55,7 +55,7 @@ def identify(path: str) -> Identity:
 
 @once_per_file
 def _described(path: str) -> tuple[Identity, dict[str, Any]]:
-    """The identity of the trace at ``path``, and its metadata without the members of process groups."""
+    """Return the identity of the trace at ``path``, and its metadata without the members of process groups."""
     head, metadata = _around(path)
     return _identity(path, head, metadata), without_members(metadata)
 
@@ -79,7 +79,7 @@ def _identity(path: str, head: bytes, metadata: Mapping[str, Any]) -> Identity:
 
 
 def metadata_of(path: str) -> dict[str, Any]:
-    """The metadata of the trace at ``path``, without the members of process groups.
+    """Return the metadata of the trace at ``path``, without the members of process groups.
 
     Metadata after the events is left out if reading it would require reading the whole file. The result is empty if the
     file is damaged, is not a trace, or can be read only once.
@@ -88,7 +88,9 @@ def metadata_of(path: str) -> dict[str, Any]:
 
 
 def base_ns(path: str) -> int:
-    """The origin of the times in the trace at ``path``, in ns since 1970, or 0 if the trace does not state it."""
+    """Return the origin of the times in the trace at ``path``, in ns since 1970, or 0 if the trace does not state
+    it.
+    """
     return integer(metadata_of(path).get("baseTimeNanoseconds")) or 0
 
 
@@ -104,7 +106,7 @@ def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _roles(groups: object) -> dict[str, str]:
-    """The role of each of ``groups`` that the program described, by name."""
+    """Return the role of each of ``groups`` that the program described, by name."""
     known = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
     described = ((group.get("pg_name"), group.get("pg_desc")) for group in known[:_MOST_GROUPS])
     return {
@@ -115,7 +117,7 @@ def _roles(groups: object) -> dict[str, str]:
 
 
 def _around(path: str) -> tuple[bytes, dict[str, Any]]:
-    """The beginning of the events of a trace, and its metadata."""
+    """Return the beginning of the events of a trace, and its metadata."""
     if reads_once(path):
         return b"", {}
     try:
@@ -139,7 +141,7 @@ def _of_file(path: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _ends(path: str) -> tuple[bytes, bytes, bool]:
-    """The first and the last bytes of a file, and whether it is compressed. The last bytes are empty for a long
+    """Return the first and the last bytes of a file, and whether it is compressed. The last bytes are empty for a long
     compressed file."""
     try:
         with open(path, "rb") as file:
@@ -153,7 +155,7 @@ def _ends(path: str) -> tuple[bytes, bytes, bool]:
 
 
 def _start_ns(events: bytes, base_ns: int) -> int | None:
-    """The start of the recording in ns since 1970, from its first events, or None if their clock has no date."""
+    """Return the start of the recording in ns since 1970, from its first events, or None if their clock has no date."""
     from statistics import median
 
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]
@@ -162,7 +164,9 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
 
 def _process(events: bytes) -> int | None:
-    """The most frequent process ID among the first events. Small numbers are ignored: they belong to device lanes."""
+    """Return the most frequent process ID among the first events. Small numbers are ignored: they belong to device
+    lanes.
+    """
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     processes = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode

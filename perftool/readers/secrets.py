@@ -1,4 +1,4 @@
-"""Recognises passwords and tokens by their names, their places in a text, or their prefixes.
+"""Recognises passwords and tokens by their names, their places in text, or their prefixes.
 
 All functions take time linear in the length of the text.
 """
@@ -56,10 +56,10 @@ _CERTAIN = re.compile(
     r"|[a-z0-9]_pwd_$|(?:api|access|account|auth|encryption|licen[cs]e|master|private|service|signing|ssh|storage"
     r"|subscription)_?keys?_$|_api_key_[a-z0-9]+_$"
 )
-# The names of all secrets contain one of these. Most texts contain none, and need no further check.
+# The names of all secrets contain one of these. Most strings contain none, and need no further check.
 _HINT = re.compile(r"pass|pwd|pswd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
 _POSSIBLE = re.compile(r"token_$|(?:^|[a-z0-9])_?pass_$|^_pwd_$|_auth_")
-# Any other key, such as KAGGLE_KEY, may be a secret if its value looks like one, except ordinary keys.
+# Any other key, such as KAGGLE_KEY, may be a secret if its value looks like a secret. Ordinary keys are the exception.
 _KEY = re.compile(r"[a-z0-9]_keys?_$")
 _ORDINARY_KEY = re.compile(
     r"_(?:cache|sort|primary|foreign|public|host|dict|state|group|partition|input|output|label|lookup|shard)_keys?_$"
@@ -84,9 +84,9 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9
 # Only the end of a longer name is examined.
 _LONGEST_NAME = 100
 
-# Shorter texts do not count as secrets, because they could occur in other words.
+# Shorter strings do not count as secrets, because they could occur in other words.
 SHORTEST = 8
-# Longer texts do not count as tokens unless they have a known prefix.
+# Longer strings do not count as tokens unless they have a known prefix.
 _LONGEST = 256
 _PLAIN = re.compile(rf"\S{{{SHORTEST},{_LONGEST}}}")
 _MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?", re.IGNORECASE)
@@ -114,7 +114,8 @@ _NAMED = re.compile(
 # The start of a call that sets a variable, before the variable's name: ``os.environ.setdefault('``, ``setenv ``.
 _SETS = re.compile(r"""(?<![a-z])(?:(?:set\w*|putenv)\(\s*\\*["']|setenv[ \t]{1,9})$""", re.IGNORECASE)
 _LONGEST_CALL = 30
-# The start of a pair that is no call, before a quoted name, and the value that ends the pair: ``(b'x-api-key', b'X')``.
+# The start of a pair that is not a call, before a quoted name, and the value that ends the pair: ``(b'x-api-key',
+# b'X')``.
 _PAIR = re.compile(r"""(?<!\w)[(\[]\s{0,9}[bBuU]?\\*["']$""")
 _SECOND = re.compile(r"""[bBuU]?(\\*["'])[^"'\r\n]{1,256}\1\s{0,9}(?:,\s{0,9})?[)\]]""")
 # A name and a bracket, before the name of an element: ``secrets['``.
@@ -135,9 +136,9 @@ _BARE = re.compile(
 # Headers whose value extends to the end of the line, or of the argument that contains them.
 _HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
 _HEADER = re.compile(r"""(?:= *"[^"\r\n]*"|[^"'`\r\n])*""")
-# A list or an object, up to its first closing bracket. In a truncated text, the last string may have no end.
+# A list or an object, up to its first closing bracket. In truncated text, the last string may have no end.
 _LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*[\])}]?""")
-# A tuple, a list or the arguments of a call, and a text in it.
+# A tuple, a list or the arguments of a call, and a string in it.
 _ITEMS = re.compile(r"""[\w.]{0,60}[\[(][^\])\r\n]{1,600}""")
 _ITEM = re.compile(r"""(\\*["'])([^"']{8,256})\1""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
@@ -162,7 +163,7 @@ class Certainty(IntEnum):
 
 
 class Found(NamedTuple):
-    """A secret from ``start`` to ``end`` in a text. ``kind`` is the name of the value or the kind of token.
+    """A secret from ``start`` to ``end`` in some text. ``kind`` is the name of the value or the kind of token.
 
     If the form of the text does not show for certain where the secret ends, it ends at ``last`` at the latest.
     """
@@ -223,7 +224,7 @@ def is_secret_number(name: str, digits: str) -> bool:
 
 
 def secrets_in(text: str) -> Iterator[Found]:
-    """The secrets in ``text``, which may overlap."""
+    """Yield the secrets in ``text``, which may overlap."""
     if len(text) < SHORTEST:
         return
     # The system separates the arguments of a process by NUL.
@@ -291,7 +292,7 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _begun_in(text: str) -> Iterator[Found]:
-    """The truncated keys and tokens in ``text``."""
+    """Yield the truncated keys and tokens in ``text``."""
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
@@ -362,7 +363,7 @@ def _named_in(text: str) -> Iterator[Found]:
 
 
 def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
-    """The start of the value at ``at``, and the quote before it (or an empty text)."""
+    """Return the start of the value at ``at``, and the quote before it (or an empty string)."""
     below = _NEXT_LINE.match(text, at)
     at = below.end() if below else at
     quote = (_PREFIXED if certain else _QUOTE).match(text, at)
@@ -372,8 +373,8 @@ def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str, certain: bool) -> int:
-    """The end of the quoted value at ``start``. If it is ``certain`` that this is a secret, it may have any length and
-    contain quotes after backslashes."""
+    """Return the end of the quoted value at ``start``. If it is ``certain`` that this is a secret, it may have any
+    length and contain quotes after backslashes."""
     limit = len(text) if certain else start + _LONGEST + 1
     end = text.find(quote, start, limit)
     while certain and end > start and text[end - 1] == "\\":
@@ -382,8 +383,8 @@ def _closed(text: str, start: int, quote: str, certain: bool) -> int:
 
 
 def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
-    """The last position where a value may end: the end of its line. Its name is at ``name``, and the value at ``start``
-    seems to end at ``end``.
+    """Return the last position where a value may end: the end of its line. Its name is at ``name``, and the value at
+    ``start`` seems to end at ``end``.
 
     There are more forms of quotes, escapes and lists than this module knows, so any part of the line may belong to the
     value. The next lines also belong to it if they are indented more than the line of the name, are items of a YAML
@@ -415,7 +416,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _bare_end(text: str, start: int) -> int:
-    """The end of the unquoted value at ``start``. A space ends it; commas and closing brackets just before that are not
-    part of it."""
+    """Return the end of the unquoted value at ``start``. A space ends it; commas and closing brackets just before that
+    are not part of it."""
     bare = _BARE.match(text, start)
     return start + len(bare[0].rstrip(",)]}")) if bare else start

@@ -61,7 +61,7 @@ UNKNOWN = Sniffed("unknown", "unknown")
 
 
 def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
-    """Classify a text by its first lines and the file's name. A trace is not a text, so it stays unknown."""
+    """Classify an input by its first lines and the file's name. A trace is not a text input, so it stays unknown."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return UNKNOWN
@@ -115,14 +115,15 @@ def _is_client_result(lines: list[str], _name: str) -> bool:
 
 
 def may_be_result(lines: Sequence[str]) -> bool:
-    """Whether a text that begins with ``lines`` may be a benchmark's result, perhaps with its times behind long
-    lists."""
+    """Whether an input that begins with ``lines`` may be a benchmark's result, perhaps with its times after long
+    lists.
+    """
     first = next((line for line in lines if line.strip()), "")
     return _JSON.match(first) is not None and COMPLETED in _keys_of_first(lines)
 
 
 def _keys_of_first(lines: Sequence[str]) -> set[str]:
-    """The keys of the first object in a text that begins with ``lines``, which may be an array."""
+    """Return the keys of the first object in an input that begins with ``lines``, which may be an array."""
     return set(top_keys("\n".join(lines).lstrip("[ \t\n").encode(errors="replace")))
 
 
@@ -131,7 +132,7 @@ def _is_metrics_page(lines: list[str], _name: str) -> bool:
 
 
 def is_trace(lines: Sequence[str]) -> bool:
-    """Whether a text begins like a trace."""
+    """Whether ``lines`` begin like a trace."""
     begins = next((line.lstrip()[:1] for line in lines if line.strip()), "")
     return begins in ("{", "[") and any(key in _TRACE_KEYS for line in lines for key in _TOP_KEY.findall(line))
 
@@ -162,7 +163,7 @@ def _is_runtime_log(lines: list[str], _name: str) -> bool:
     )
 
 
-# JSON is classified by these tests only, because it may contain texts that identify a log.
+# JSON is classified by these tests only, because it may contain strings that identify a log.
 _JSON_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
     (_is_json_metrics, Sniffed("metrics", "metrics")),
     (_is_compilation_stats, Sniffed("metrics", "compilation_stats")),

@@ -24,8 +24,8 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, MAX_LINE, Source, Te
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read a log, a metrics file or a configuration. The ``kind`` of the result says which of them ``source`` is.
 
-    A text of unknown kind is read as a log, because the first known line may be far from the beginning. The rank comes
-    from the path unless it is given. Raise InputError if the file cannot be opened or read, or is a trace.
+    An input of unknown kind is read as a log, because the first known line may be far from the beginning. The rank
+    comes from the path unless it is given. Raise InputError if the file cannot be opened or read, or is a trace.
     """
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):
@@ -58,7 +58,7 @@ def sniff_input(source: Source) -> Sniffed:
 
 
 def _document(path: str) -> TextForm | None:
-    """The form of a file that is a single document or an archive, or None for lines of text."""
+    """Return the form of a file that is a single document or an archive, or None for lines of text."""
     if is_bundle(path):
         return "bundle"
     with ByteStream(path) as stream:
@@ -71,14 +71,14 @@ def _document(path: str) -> TextForm | None:
 
 
 def _head(lines: Iterator[TextLine]) -> list[TextLine]:
-    """The first lines: as many as a result may need to be recognised, but few of other texts."""
+    """Return the first lines: as many as it may take to recognise a result, but only a few of any other input."""
     head = _up_to(HEAD_CHARACTERS, lines)
-    # A result may have one number a line.
+    # A result may have one number per line.
     return [*head, *_up_to(MAX_JSON_LINE, joined(lines))] if may_be_result([line.text for line in head]) else head
 
 
 def _up_to(most: int, lines: Iterator[TextLine]) -> list[TextLine]:
-    """The first ``lines``, of which all but the last have less than ``most`` characters."""
+    """Return the first ``lines``, up to the line with which they have at least ``most`` characters in total."""
     head: list[TextLine] = []
     size = 0
     while size < most and (line := next(lines, None)) is not None:

@@ -19,7 +19,7 @@ _FILLS = "SELECT id FROM device_ops WHERE rank = $rank AND kind = 'memset' AND t
 
 
 def bounds_of(store: TraceStore, model: Model) -> tuple[BoundShare, ...]:
-    """The share of each kind of work in the critical path of ``model``'s unchanged replay, largest first."""
+    """Return the share of each kind of work in the critical path of ``model``'s unchanged replay, largest first."""
     store.build(["dataloader"])
     graph, path = model.graph, walk(model.graph, model.unchanged)
     nodes, bound = np.array([p[0] for p in path], dtype=np.int64), np.array([p[2] for p in path], dtype=np.int64)
@@ -37,14 +37,14 @@ def bounds_of(store: TraceStore, model: Model) -> tuple[BoundShare, ...]:
 
 
 def shares(totals: Mapping[str, int]) -> tuple[BoundShare, ...]:
-    """``totals`` in ns as shares of their sum, largest first."""
+    """Return ``totals`` in ns as shares of their sum, largest first."""
     whole = max(1, sum(totals.values()))
     kinds = sorted((kind for kind in totals if totals[kind]), key=lambda kind: (-totals[kind], kind))
     return tuple(BoundShare(kind, totals[kind] / whole) for kind in kinds)
 
 
 def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.ndarray]:
-    """For each kind, a mask of its ``tasks``."""
+    """Return, for each kind, a mask of its ``tasks``."""
     known = model.graph.recording.tasks
     begin, end = model.window
     filled = store.arrays(_FILLS, {"rank": model.rank, "begin": begin, "end": end})["id"]
@@ -56,7 +56,9 @@ def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.nda
 
 
 def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> int:
-    """How much of ``bound`` (the time that ``links`` add to the critical path) threads spend fetching data, in ns."""
+    """Return how much of ``bound`` (the time that ``links`` add to the critical path) threads spend fetching data, in
+    ns.
+    """
     graph, total = model.graph, 0
     begin, end = model.window
     rows = store.select(_FETCHES, {"rank": model.rank, "begin": begin, "end": end})
@@ -74,7 +76,7 @@ def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> 
 
 
 def _time_inside(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """The times at which ``spans`` begin and end, and how much time ``spans`` cover before each of these times.
+    """Return the times at which ``spans`` begin and end, and how much time ``spans`` cover before each of these times.
     ``spans`` must be sorted by start."""
     times, covered = [spans[0][0]], [0]
     for ts, end in spans:

@@ -55,7 +55,7 @@ class Altered:
     saved: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
 
     def left_ns(self, thread: int, ts: int, end: int) -> int:
-        """The work of ``thread`` that remains between ``ts`` and ``end``, in ns."""
+        """Return the work of ``thread`` that remains between ``ts`` and ``end``, in ns."""
         if thread not in self.saved:
             return end - ts
         before, after = np.interp([ts, end], *self.saved[thread])
@@ -175,7 +175,7 @@ def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> 
 
 
 def _awaited_stretches(graph: Graph, intervals: Sequence[tuple[int, int]]) -> list[Span]:
-    """The stretches of other threads that the main thread waits for during ``intervals``."""
+    """Return the stretches of other threads that the main thread waits for during ``intervals``."""
     if not intervals:
         return []
     handovers = graph.handovers
@@ -249,7 +249,7 @@ _ON_HOST = {
 
 
 def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
-    """A mask of the tasks that were launched in one of ``spans``."""
+    """Return a mask of the tasks that were launched in one of ``spans``."""
     tasks, calls = graph.recording.tasks, graph.recording.launches
     launched = inside(calls.thread, calls.ts, spans)
     known = tasks.launch != NONE

@@ -24,8 +24,8 @@ class Cores:
     others: float = 0.0
 
     def least_step(self, measured_ns: int, predicted_ns: int, on_device: bool) -> tuple[int, str | None]:
-        """The minimum time, in ns, of a step of ``measured_ns`` whose work uses all cores that other programs leave
-        free, and a clause for the message (None if there is nothing to say).
+        """Return the minimum time, in ns, of a step of ``measured_ns`` if its work used all cores that other programs
+        leave free, and a clause for the message (None if there is nothing to say).
 
         If the time exceeds ``predicted_ns``, the clause says that the cores are too busy. Otherwise, the time is
         returned as 0. It is also 0 if the number of cores is unknown; the clause then says so, unless the work runs

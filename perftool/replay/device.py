@@ -62,8 +62,8 @@ def lane_order(recording: Recording) -> Order:
 
 
 def _since_launch(recording: Recording) -> Int64s:
-    """How long after its launch each task started, beyond the shortest such delay, in ns, or the largest integer if the
-    launch is unknown."""
+    """Return how long after its launch each task started, beyond the shortest such delay, in ns, or the largest integer
+    if the launch is unknown."""
     tasks, calls = recording.tasks, recording.launches
     late = np.full(len(tasks), np.iinfo(np.int64).max)
     known = np.flatnonzero(tasks.launch != NONE)
@@ -72,7 +72,7 @@ def _since_launch(recording: Recording) -> Int64s:
 
 
 def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
-    """The last task on each ``lane`` to end by ``time``, or NONE if there is none."""
+    """Return the last task on each ``lane`` to end by ``time``, or NONE if there is none."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
     # Use positions instead of ns in the keys, which would overflow if a clock jumps by years.
@@ -86,7 +86,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
 
 
 def quickest_launch_ns(recording: Recording) -> int:
-    """Approximately the shortest time from the start of a launch to the start of its work, in ns."""
+    """Return approximately the shortest time from the start of a launch to the start of its work, in ns."""
     tasks = recording.tasks
     launched = tasks.launch != NONE
     lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]
@@ -154,8 +154,8 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
 
 
 def _cross_stream_waits(recording: Recording) -> Int64s:
-    """The collectives with a known launch, and the first task that a thread launches after each call that makes a
-    stream wait (cudaStreamWaitEvent and the like)."""
+    """Return the collectives with a known launch, and the first task that a thread launches after each call that makes
+    a stream wait (cudaStreamWaitEvent and the like)."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
     wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]
@@ -204,8 +204,8 @@ def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
 
 
 def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
-    """For each task in ``late``, the last task of the same launch (for example, of a graph) to end before it starts,
-    or NONE if there is none."""
+    """Return, for each task in ``late``, the last task of the same launch (for example, of a graph) to end before it
+    starts, or NONE if there is none."""
     found = np.full(len(late), NONE, dtype=np.int64)
     together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}
     for number, (task, call) in enumerate(zip(late.tolist(), tasks.launch[late].tolist(), strict=True)):

@@ -136,8 +136,8 @@ def _launch_links(recording: Recording, points: Points, submitted: Anchors, firs
 def _time_order(
     recording: Recording, points: Points, submitted: Anchors, handovers: Handovers
 ) -> tuple[Int64s, Int64s]:
-    """The position of each node in time order, and the nodes in that order. If times are equal, points at which threads
-    resume come after other points, and tasks come last."""
+    """Return the position of each node in time order, and the nodes in that order. If times are equal, points at which
+    threads resume come after other points, and tasks come last."""
     tasks = recording.tasks
     keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
     by_lane = np.lexsort((np.arange(len(tasks)), tasks.lane))
@@ -154,7 +154,7 @@ def _time_order(
 
 
 def _groups(values: Int64s) -> list[tuple[int, int]]:
-    """The start and end positions of each run of equal ``values``."""
+    """Return the start and end positions of each run of equal ``values``."""
     if not len(values):
         return []
     cuts: list[int] = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]

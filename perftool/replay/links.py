@@ -48,14 +48,14 @@ class Links:
 
     @classmethod
     def of(cls, kind: Kind, source: Int64s, target: Int64s, lag: Int64s | int) -> Links:
-        """Links of one ``kind``."""
+        """Return links of one ``kind``."""
         count = len(source)
         lags = np.broadcast_to(np.asarray(lag, dtype=np.int64), (count,))
         return cls(source.astype(np.int64), target.astype(np.int64), lags, np.full(count, kind, dtype=np.int64))
 
     @classmethod
     def together(cls, parts: Sequence[Links]) -> Links:
-        """All links of ``parts``."""
+        """Return all links of ``parts``."""
         return cls(
             np.concatenate([part.source for part in parts]),
             np.concatenate([part.target for part in parts]),
@@ -64,5 +64,5 @@ class Links:
         )
 
     def where(self, kept: Bools) -> Links:
-        """The links that the mask ``kept`` selects."""
+        """Return the links that the mask ``kept`` selects."""
         return Links(self.source[kept], self.target[kept], self.lag[kept], self.kind[kept])

@@ -98,12 +98,12 @@ _MADE: WeakKeyDictionary[TraceStore, dict[int, Model | str]] = WeakKeyDictionary
 
 
 def models_of(store: TraceStore) -> Mapping[int, Model | str]:
-    """The result of ``model_of`` for every rank of ``store``."""
+    """Return the result of ``model_of`` for every rank of ``store``."""
     return {rank: model_of(store, rank) for rank in sorted(store.metadata)}
 
 
 def model_of(store: TraceStore, rank: int) -> Model | str:
-    """The model of ``rank``, or a clause that says why there is none. It is built once per store."""
+    """Return the model of ``rank``, or a clause that says why there is none. It is built once per store."""
     made = _MADE.setdefault(store, {})
     if rank not in made:
         made[rank] = _make(store, rank)
@@ -132,7 +132,7 @@ def _make(store: TraceStore, rank: int) -> Model | str:
 
 
 def _crowded(recording: Recording) -> str | None:
-    """A clause that says that there are too many streams or threads to replay, or None if there are not."""
+    """Return a clause that says that there are too many streams or threads to replay, or None if there are not."""
     lanes = len(np.unique(recording.tasks.lane))
     if lanes * len(recording.tasks) > _MOST_CROSSINGS:
         return f"the work of a step is spread over {lanes:,} streams, too many to replay"

@@ -35,7 +35,7 @@ class Stretch:
 
 
 def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
-    """The path from the start of the measured pass to the last node of ``replay``, in time order."""
+    """Return the path from the start of the measured pass to the last node of ``replay``, in time order."""
     return tuple(
         _work(graph, node, bound) if link is None else _between(graph, link, bound)
         for node, link, bound in walk(graph, replay)
@@ -43,8 +43,8 @@ def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
 
 
 def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
-    """The path as triples: a node, the link that delays it (None for the node's own time), and the time in ns that the
-    delay or the node's own time adds to the length of the replay.
+    """Return the path as triples: a node, the link that delays it (None for the node's own time), and the time in ns
+    that the delay or the node's own time adds to the length of the replay.
     """
     # Individual elements are read faster from lists than from arrays.
     done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()
@@ -73,7 +73,7 @@ def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
 
 
 def _last(graph: Graph, done: Int64s) -> int:
-    """The last node to finish among the ends of steps and the tasks that steps launched."""
+    """Return the last node to finish among the ends of steps and the tasks that steps launched."""
     launched = graph.first_task + np.flatnonzero(graph.step_of != NONE)
     nodes = np.concatenate([graph.step_end, launched])
     return int(nodes[np.argmax(done[nodes])])
@@ -93,7 +93,7 @@ def _between(graph: Graph, link: int, bound_ns: int) -> Stretch:
 
 
 def _moment(graph: Graph, node: int, *, at_end: bool) -> int:
-    """The recorded time of ``node``; for a task, the time of its start or end."""
+    """Return the recorded time of ``node``; for a task, the time of its start or end."""
     tasks, task = graph.recording.tasks, node - graph.first_task
     if task < 0:
         return int(graph.points.time[node])

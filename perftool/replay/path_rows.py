@@ -62,7 +62,7 @@ class _Slices:
 
 
 def critical_path_rows(store: TraceStore) -> list[PathRow]:
-    """The rows of each rank whose replay can be trusted, or none if the run has more than MOST_RANKS ranks."""
+    """Return the rows of each rank whose replay can be trusted, or none if the run has more than MOST_RANKS ranks."""
     if len(store.metadata) > MOST_RANKS:
         return []
     models = [model for model in models_of(store).values() if not isinstance(model, str) and model.predicts]
@@ -70,7 +70,7 @@ def critical_path_rows(store: TraceStore) -> list[PathRow]:
 
 
 def path_rows(store: TraceStore, model: Model, prediction: Prediction | None = None) -> list[PathRow]:
-    """The path of ``prediction`` or, if that is None, of ``model``'s unchanged replay, in order."""
+    """Return the path of ``prediction`` or, if that is None, of ``model``'s unchanged replay, in order."""
     stretches = critical_path(model.graph, prediction.replay if prediction else model.unchanged)
     if not stretches:
         return []
@@ -134,7 +134,7 @@ def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> 
 
 
 def _by_thread(rows: Sequence[Mapping[str, Any]], threads: Mapping[int, int]) -> dict[int, _Slices]:
-    """The outermost slices of each thread among ``rows``, which must be sorted by start."""
+    """Return the outermost slices of each thread among ``rows``, which must be sorted by start."""
     chosen: dict[int, list[tuple[int, int, tuple[int, int, str, str]]]] = {}
     for row in rows:
         if row["track"] not in threads:
@@ -182,7 +182,7 @@ def _distributed(stretch: Stretch, parts: Sequence[_Part], prediction: Predictio
 
 
 def bound_shares(rows: Iterable[PathRow]) -> tuple[BoundShare, ...]:
-    """The share of the path of each kind in ``rows``, largest first."""
+    """Return the share of the path of each kind in ``rows``, largest first."""
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.bound_ns

@@ -34,14 +34,14 @@ class Points:
         return cls(keys // (len(times) + 1), times[keys % (len(times) + 1)], times, keys)
 
     def at(self, thread: Int64s | int, time: Int64s) -> Int64s:
-        """The indices of the moments ``time`` on ``thread``, all of which must exist."""
+        """Return the indices of the moments ``time`` on ``thread``, all of which must exist."""
         found = self.last(thread, time)
         assert np.array_equal(self.time[found], time)
         return found
 
     def last(self, thread: Int64s | int, time: Int64s) -> Int64s:
-        """The index of the last moment on ``thread`` at or before ``time``. If there is none, the result belongs to
-        another thread."""
+        """Return the index of the last moment on ``thread`` at or before ``time``. If there is none, the result belongs
+        to another thread."""
         later = np.asarray(thread) * (len(self._times) + 1) + np.searchsorted(self._times, time, side="right")
         found: Int64s = np.searchsorted(self._keys, later) - 1
         return np.maximum(found, 0)

@@ -162,7 +162,7 @@ ORDER BY part, steps DESC, slices DESC, t.id
 
 
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
-    """The thread index of every relevant host track; the thread that runs the steps is 0.
+    """Return the thread index of every relevant host track; the thread that runs the steps is 0.
 
     Gaudi's Synapse records the part of its work that runs on the launching thread in a lane with another thread number.
     That lane is assigned to thread 1, if there is one.

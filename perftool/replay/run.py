@@ -11,8 +11,8 @@ from perftool.replay.recording import NONE, Int64s
 
 # A time so early that nothing waits for it.
 _NEVER = -(1 << 60)
-# The first pass begins without queued work, and each later pass in the final state of the previous one. The last pass
-# is measured.
+# The first pass begins without queued work, and each later pass begins in the final state of the previous pass. The
+# last pass is measured.
 _PASSES = 3
 
 
@@ -96,14 +96,14 @@ def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
 
 
 def reach(graph: Graph, done: Int64s) -> int:
-    """The time at which the last step, and all work that the steps launched, have ended."""
+    """Return the time at which the last step, and all work that the steps launched, have ended."""
     launched = _tasks(graph, done)[graph.step_of != NONE]
     return max(int(done[graph.step_end].max()), int(launched.max(initial=0)))
 
 
 def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
-    """The mean length of a step. As in the table ``steps``, a step lasts from the end of the previous step's work to
-    the end of its own work."""
+    """Return the mean length of a step. As in the table ``steps``, a step lasts from the end of the previous step's
+    work to the end of its own work."""
     tasks = _tasks(graph, done)
     reach, total = before, 0
     bounds = zip(done[graph.step_begin].tolist(), done[graph.step_end].tolist(), strict=True)
@@ -115,7 +115,7 @@ def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
 
 
 def _final_state(graph: Graph, done: Int64s) -> Before:
-    """The state after a pass: the first tasks of the next pass queue behind the last ones on their lanes."""
+    """Return the state after a pass: the first tasks of the next pass queue behind the last ones on their lanes."""
     tasks = graph.recording.tasks
     ends = _tasks(graph, done)
     not_before: dict[int, int] = {}

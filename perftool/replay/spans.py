@@ -23,8 +23,8 @@ class IntervalReach:
         self._reach = np.maximum.accumulate(mine[:, 1])
 
     def reach(self, times: Int64s) -> Int64s:
-        """The latest end among the intervals that begin at or before each of ``times``, or the smallest integer if
-        there are none."""
+        """Return the latest end among the intervals that begin at or before each of ``times``, or the smallest integer
+        if there are none."""
         at = np.searchsorted(self._begins, times, side="right") - 1
         return np.where(at >= 0, self._reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
 
@@ -47,7 +47,7 @@ def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int
 
 
 def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
-    """A mask of the times that are inside one of ``spans``; starts count as inside, ends do not."""
+    """Return a mask of the times that are inside one of ``spans``; starts count as inside, ends do not."""
     found: Bools = np.zeros(len(time), dtype=bool)
     covered = covers(spans)
     for number, at in of_threads(thread, covered):
@@ -56,7 +56,7 @@ def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
 
 
 def saved(stretches: Sequence[tuple[int, int, float]]) -> tuple[Int64s, Int64s]:
-    """Times, and the total savings (ns) before each of them. Each of ``stretches`` is (ts, end, factor), where
+    """Return times, and the total savings (ns) before each of them. Each of ``stretches`` is (ts, end, factor), where
     ``factor`` is the share of its time that remains. Where stretches overlap, the one that saves most counts.
     """
     cuts = sorted({moment for ts, end, _ in stretches for moment in (ts, end)})

@@ -18,5 +18,5 @@ _MAKERS: dict[str, Callable[[TraceStore], Sequence[tuple[Any, ...]]]] = {
 
 
 def replayed_rows(store: TraceStore, table: str) -> Sequence[tuple[Any, ...]]:
-    """The rows of ``table``, which must be one of the tables that come from a replay."""
+    """Return the rows of ``table``, which must be one of the tables that come from a replay."""
     return _MAKERS[table](store)

@@ -50,7 +50,7 @@ class Runs:
         return cls(ts[begins], end[ends])
 
     def at_work(self, begin: Int64s, end: Int64s) -> Bools:
-        """A mask of the periods from ``begin`` to ``end`` that overlap a stretch."""
+        """Return a mask of the periods from ``begin`` to ``end`` that overlap a stretch."""
         before = np.searchsorted(self.ts, end, side="left") - 1
         return (before >= 0) & (self.end[np.maximum(before, 0)] > begin)
 
@@ -69,8 +69,8 @@ def hand_overs(recording: Recording) -> Handovers:
 
 
 def _woken_by_main(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """The columns of Handovers where the main thread wakes ``thread``: where ``thread`` resumes after a silence during
-    which the main thread worked."""
+    """Return the columns of Handovers where the main thread wakes ``thread``: where ``thread`` resumes after a silence
+    during which the main thread worked."""
     since = np.append(np.int64(np.iinfo(np.int64).min // 4), other.end[:-1])
     woken = main.at_work(since, other.ts)
     resumed = other.ts[woken]
@@ -82,7 +82,7 @@ def _woken_by_main(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s
 
 
 def _awaited(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """The columns of Handovers where the main thread resumes after being silent until the work of ``thread`` was
+    """Return the columns of Handovers where the main thread resumes after being silent until the work of ``thread`` was
     done."""
     since, resumed = main.end[:-1], main.ts[1:]
     last = np.searchsorted(other.end, resumed, side="right") - 1

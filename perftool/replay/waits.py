@@ -46,7 +46,7 @@ def wait_links(recording: Recording, points: Points, handovers: Handovers, first
 
 
 def _usual_ns(recording: Recording) -> int:
-    """The length of an undelayed launch in ns."""
+    """Return the length of an undelayed launch in ns."""
     calls = recording.launches
     return int(np.percentile(calls.end - calls.ts, _UNDELAYED, method="lower")) if len(calls) else 0
 
@@ -83,8 +83,8 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
 
 
 def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
-    """The delays from causes to the ends of waits. They are shortened for calls of typical length, because these may
-    have started after the work ended."""
+    """Return the delays from causes to the ends of waits. They are shortened for calls of typical length, because these
+    may have started after the work ended."""
     tail = np.minimum(observed, WAKE_NS)
     is_wait = waited & (lasted > _usual_ns(recording))
     quickest = int(np.percentile(tail[is_wait], _QUICKEST, method="lower")) if is_wait.any() else 0
@@ -92,8 +92,8 @@ def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools
 
 
 def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """For each wait, the other thread that was the last to stop working during the wait and then stayed silent until
-    the wait ended, and the time when it stopped (the smallest integer if there is no such thread)."""
+    """Return, for each wait, the other thread that was the last to stop working during the wait and then stayed silent
+    until the wait ended, and the time when it stopped (the smallest integer if there is no such thread)."""
     other = np.zeros(len(begun), dtype=np.int64)
     ended = np.full(len(begun), np.iinfo(np.int64).min, dtype=np.int64)
     for number in range(recording.threads):
@@ -143,7 +143,9 @@ def _full_queue(recording: Recording, points: Points, first: int, least: Int64s)
 
 
 def _queued_since(recording: Recording) -> Int64s:
-    """An assumed submission time, just before the window, for each task that was queued when the window began."""
+    """Return an assumed submission time, just before the window, for each task that was queued when the window
+    began.
+    """
     return np.full(int(recording.tasks.queued.sum()), recording.begin - 1, dtype=np.int64)
 
 

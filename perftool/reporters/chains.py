@@ -1,4 +1,4 @@
-"""Texts about chains (repeated sequences of kernels), shared by the text report and the HTML page."""
+"""Formats text about chains (repeated sequences of kernels), shared by the text report and the HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts about the rates of ops and the peaks of devices, shared by all reports."""
+"""Formats text about the rates of ops and the peaks of devices, shared by all reports."""
 
 from __future__ import annotations
 

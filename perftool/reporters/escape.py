@@ -33,7 +33,7 @@ def one_line(text: str) -> str:
 
 
 def escaped_texts(value: Any, escape: Callable[[str], str]) -> Any:
-    """Apply ``escape`` to all texts in nested lists and mappings, keys included."""
+    """Apply ``escape`` to all strings in nested lists and mappings, keys included."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Texts about the model's modules, shared by the text report, the HTML page and ``diff``."""
+"""Formats text about the model's modules, shared by the text report, the HTML page and ``diff``."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def device_name(device: Device) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """List what is known, as short texts: the device, how the ranks are parallelised, their hosts, the kind of run, its
-    steps and their length, and the busy share of the device."""
+    """List what is known, as short phrases: the device, how the ranks are parallelised, their hosts, the kind of run,
+    its steps and their length, and the busy share of the device."""
     summary = report.summary
     known = [name for name in [device_name(report.device)] if name]
     steps, window = summary["steps"].value, summary["window_ms"].value

@@ -1,4 +1,4 @@
-"""Texts about findings and inputs: titles, gains, and where the inputs come from."""
+"""Formats text about findings and inputs: titles, gains, and where the inputs come from."""
 
 from __future__ import annotations
 

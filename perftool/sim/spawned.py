@@ -40,7 +40,7 @@ class Settings:
     started: Path
 
     def written(self) -> tuple[Path, ...]:
-        """The traces that ranks have written."""
+        """Return the traces that ranks have written."""
         ranks = sorted(int(each.name) for each in self.started.iterdir() if each.name.isdigit())
         return tuple(of_rank(self.trace, rank) for rank in ranks)
 

@@ -110,13 +110,13 @@ class _Open(NamedTuple):
         return _Open(ids[order], ends[order], found[:, order])
 
     def after(self, until: int) -> _Open:
-        """The slices still open at ``until``."""
+        """Return the slices still open at ``until``."""
         kept = self.end > until
         return _Open(self.id[kept], self.end[kept], self.found[:, kept])
 
 
 def _positions(ids: Int64s, order: Int64s, wanted: Int64s) -> Int64s:
-    """The positions of the ids ``wanted`` in ``ids``; -1 for missing ids. ``order`` sorts ``ids``."""
+    """Return the positions of the ids ``wanted`` in ``ids``, or -1 for missing ids. ``order`` sorts ``ids``."""
     import numpy as np
 
     if not len(ids):
@@ -126,7 +126,7 @@ def _positions(ids: Int64s, order: Int64s, wanted: Int64s) -> Int64s:
 
 
 def _levels(depth: Int64s) -> list[Int64s]:
-    """The positions of the slices at each depth, from the outermost depth inwards."""
+    """Return the positions of the slices at each depth, from the outermost depth inwards."""
     import numpy as np
 
     by_depth = np.argsort(depth, kind="stable")

@@ -87,19 +87,21 @@ class Table:
 
 @cache
 def catalog() -> dict[str, Table]:
-    """Every table by name, in alphabetical order."""
+    """Return every table by name, in alphabetical order."""
     files = sorted((path for path in TABLES_DIR.rglob("*.sql") if path.stem != "_macros"), key=lambda path: path.stem)
     return {path.stem: _parse(path) for path in files}
 
 
 def public_tables() -> list[Table]:
-    """The tables that users may query, in alphabetical order."""
+    """Return the tables that users may query, in alphabetical order."""
     return [table for table in catalog().values() if table.public]
 
 
 @cache
 def macros() -> str:
-    """SQL that defines the macros for tables, including ``kind_text``, which returns the label of a kind or cause."""
+    """Return SQL that defines the macros for tables, including ``kind_text``, which returns the label of a kind or
+    cause.
+    """
     labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
     kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text
@@ -113,7 +115,7 @@ def no_table(name: str) -> str:
 
 
 def names_in(sql: str) -> list[str]:
-    """Every table name that occurs in ``sql`` as a word, in any case."""
+    """Return every table name that occurs in ``sql`` as a word, in any case."""
     return [name for name in re.findall(r"\w+", sql.lower()) if name in catalog()]
 
 

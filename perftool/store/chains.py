@@ -81,7 +81,7 @@ def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
 
 
 def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
-    """The repeat that takes the most time. If several take nearly the same time, the shortest period wins."""
+    """Return the repeat that takes the most time. If several take nearly the same time, the shortest period wins."""
     summed = np.concatenate([[0], np.cumsum(lengths)])
     best, most = None, 0.0
     for period in _periods(kinds):
@@ -94,7 +94,7 @@ def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
 
 
 def _periods(kinds: Ints) -> list[int]:
-    """The most frequent distances between consecutive pieces of the same kind, in ascending order."""
+    """Return the most frequent distances between consecutive pieces of the same kind, in ascending order."""
     order = np.argsort(kinds, kind="stable")
     distances = np.diff(order)[kinds[order][1:] == kinds[order][:-1]]
     counts = np.bincount(distances[distances <= _LONGEST], minlength=_LONGEST + 1)
@@ -104,7 +104,7 @@ def _periods(kinds: Ints) -> list[int]:
 
 
 def _runs(kinds: Ints, period: int) -> list[Repeat]:
-    """The stretches that repeat with ``period`` at least three times."""
+    """Return the stretches that repeat with ``period`` at least three times."""
     same = np.concatenate([[False], kinds[:-period] == kinds[period:], [False]])
     edges = np.flatnonzero(np.diff(same.astype(np.int8)))
     runs = [(int(start), int(end - start) + period) for start, end in edges.reshape(-1, 2)]

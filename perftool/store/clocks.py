@@ -41,8 +41,8 @@ class Offset:
 
 
 def align(edges: Iterable[Edge]) -> list[Offset]:
-    """The offsets of all ranks that ``edges`` connect to the lowest rank, in rank order. The lowest rank has offset
-    0."""
+    """Return the offsets of all ranks that ``edges`` connect to the lowest rank, in rank order. The lowest rank has
+    offset 0."""
     neighbours: dict[int, list[Edge]] = {}
     for edge in edges:
         neighbours.setdefault(edge.anchor, []).append(edge)

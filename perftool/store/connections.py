@@ -35,7 +35,7 @@ class Connections:
         self._cores = 1
 
     def here(self) -> duckdb.DuckDBPyConnection:
-        """The connection of the calling thread."""
+        """Return the connection of the calling thread."""
         known: duckdb.DuckDBPyConnection | None = getattr(self._own, "connection", None)
         if known is None:
             known = self._root.cursor()

@@ -29,11 +29,11 @@ def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.State
 
 
 def literal(text: str) -> str:
-    """``text`` as an SQL literal."""
+    """Return ``text`` as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """The rows of ``result``, each keyed by column name."""
+    """Return the rows of ``result``, each keyed by column name."""
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

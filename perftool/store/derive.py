@@ -143,8 +143,8 @@ def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[i
 
 
 def inside_of(after: str, begin: int | None, until: int | None) -> str:
-    """The SQL condition that selects the rows of a period: ``after`` (such as ``ts >=``) followed by ``begin``, and
-    ``ts`` before ``until``."""
+    """Return the SQL condition that selects the rows of a period: ``after`` (such as ``ts >=``) followed by ``begin``,
+    and ``ts`` before ``until``."""
     return " AND ".join(
         ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
     )

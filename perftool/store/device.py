@@ -52,7 +52,7 @@ def detect_device(store: TraceStore) -> Device:
 
 
 def device_signs(store: TraceStore) -> DeviceSigns:
-    """The evidence in ``store`` for the device."""
+    """Return the evidence in ``store`` for the device."""
     store.build(["slices", "_engine_processes", "device_ops", "_name_roles", "known_devices", "_cpu_runs"])
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
     named = tuple(part.reading.device.name for part in store.readings if part.reading.device)

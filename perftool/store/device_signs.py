@@ -11,7 +11,7 @@ from perftool.store.readings import Reading
 
 
 def device_signs(metadata: Mapping[int, Mapping[str, Any]], readings: Sequence[Reading]) -> list[tuple[int, str]]:
-    """Evidence in metadata and logs that ranks have accelerators, as (rank, evidence)."""
+    """Return the evidence in metadata and logs that ranks have accelerators, as (rank, evidence)."""
     logged = ["its log"] if from_gaudi_bridge(readings) else []
     return [(rank, sign) for rank, top in metadata.items() for sign in [*_stated(top), *logged]]
 

@@ -13,7 +13,7 @@ _MOST_UNITS = 100_000
 
 
 def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
-    """One row per fact about each known device and the user's own device, if there is one."""
+    """Return one row per fact about each known device and the user's own device, if there is one."""
     rows: list[tuple[Any, ...]] = []
     known = known_devices()
     for device in known if own is None or own in known else (*known, own):
@@ -39,8 +39,8 @@ def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
 def named_devices(
     metadata: Mapping[int, Mapping[str, Any]], chosen: DeviceFacts | None = None
 ) -> list[tuple[Any, ...]]:
-    """The devices that the ``metadata`` of each rank lists; their facts are those of ``chosen`` if the user chose a
-    device. A rank that lists no device gets ``chosen``."""
+    """Return the devices that the ``metadata`` of each rank lists; their facts are those of ``chosen`` if the user
+    chose a device. A rank that lists no device gets ``chosen``."""
     rows: list[tuple[Any, ...]] = []
     for rank, top in metadata.items():
         before = len(rows)
@@ -57,21 +57,21 @@ def named_devices(
 
 
 def _known(device: DeviceFacts | None, units: int | None = None, capability: int | None = None) -> tuple[Any, ...]:
-    """Memory, name, compute units and capability of a known ``device``; units and capability in the trace take
-    precedence."""
+    """Return the memory, name, compute units and capability of a known ``device``; units and capability in the trace
+    take precedence."""
     if device is None:
         return None, None, units, capability
     return device.memory_bytes or None, device.name, units or device.units, capability or device.capability
 
 
 def _units(device: Mapping[str, Any]) -> int | None:
-    """The number of compute units (SMs, CUs) that the trace states for the device."""
+    """Return the number of compute units (SMs, CUs) that the trace states for the device."""
     units = device.get("numSms")
     return units if type(units) is int and 0 < units < _MOST_UNITS else None
 
 
 def _capability(device: Mapping[str, Any]) -> int | None:
-    """CUDA's compute capability, times 10, or None for AMD, where the number identifies the architecture."""
+    """Return CUDA's compute capability, times 10, or None for AMD, where the number identifies the architecture."""
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     if type(major) is not int or type(minor) is not int or not (0 < major < 100 and 0 <= minor < 10):
         return None

@@ -95,7 +95,7 @@ def load_trace(
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
-    """Issues that mark a trace as hand-made, simulated or interrupted in every output."""
+    """Return issues that mark a trace as hand-made, simulated or interrupted in every output."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")
@@ -293,7 +293,7 @@ def _count_repeated(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
 
 
 def _to_ns(form: str, source: str) -> str:
-    """SQL that converts the time ``source`` from microseconds to ns; NULL if the time is impossible."""
+    """Return SQL that converts the time ``source`` from microseconds to ns; NULL if the time is impossible."""
     possible = f"try_cast({source} AS DOUBLE) BETWEEN {-_MOST_US} AND {_MOST_US}"
     return f"CASE WHEN {possible} THEN {form.format(source)} END"
 

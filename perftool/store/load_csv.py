@@ -59,7 +59,7 @@ def _event(record: ProfilerSlice | CounterSample) -> dict[str, Any]:
 
 
 def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
-    """The arguments of an event, named as Gaudi's bridge names them."""
+    """Yield the arguments of an event, named as Gaudi's bridge names them."""
     yield "recipeId", work.recipe_id
     yield "recipeName", work.recipe
     yield "recipeHandle", work.recipe_handle
@@ -71,7 +71,7 @@ def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
 
 
 def _lanes(batch: list[ProfilerSlice | CounterSample], known: set[_Lane]) -> Iterator[dict[str, Any]]:
-    """Metadata events that name the lanes of ``batch`` that are not yet ``known``."""
+    """Yield metadata events that name the lanes of ``batch`` that are not yet ``known``."""
     for lane in dict.fromkeys(map(_lane, batch)):
         if lane not in known:
             known.add(lane)
@@ -85,7 +85,9 @@ def _named(kind: str, lane: _Lane, name: str) -> dict[str, Any]:
 
 
 def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
-    """The lane of ``record``. As in the traces of Gaudi's bridge, a device is a process, and an engine is a thread."""
+    """Return the lane of ``record``. As in the traces of Gaudi's bridge, a device is a process, and an engine is a
+    thread.
+    """
     if isinstance(record, ProfilerSlice) and record.source.strip().upper() != _HARDWARE:
         return _Lane("host", record.engine, None)
     device = record.device or "device"
@@ -93,5 +95,5 @@ def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
 
 
 def _microseconds(ns: int) -> str:
-    """``ns`` in microseconds, as text, so that no digit is lost."""
+    """Return ``ns`` in microseconds, as text, so that no digit is lost."""
     return f"{ns // 1000}.{ns % 1000:03d}"

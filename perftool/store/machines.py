@@ -20,7 +20,8 @@ _LONGEST_DIMS, _MOST_OPS = 1_000, 100
 _MOST_MODULES = 100
 # Data types and layouts, in the order of the columns of ``op_speeds``.
 _WAYS = ("fp32", "fp32_contiguous", "bf16", "fp32_channels_last", "bf16_channels_last")
-# The changes that `record` tries on models, in the order of the columns of ``trials``, after the model as it is.
+# The changes that `record` tries on models, in the order of the columns of ``trials``. The column for the unchanged
+# model comes before them.
 _CHANGES = ("bf16", "bf16_dense", "channels_last", "bf16_channels_last")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
@@ -31,13 +32,13 @@ _MOST_LONGER = 1.5
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of the table ``machines``: one per rank whose ``metadata`` describes its machine. Values of the wrong type
-    become None."""
+    """Return rows of the table ``machines``: one per rank whose ``metadata`` describes its machine. Values of the wrong
+    type become None."""
     return [_row(rank, found) for rank, found in _recorded(metadata)]
 
 
 def _recorded(metadata: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Each rank that our recorders described, with its description."""
+    """Yield each rank that our recorders described, with its description."""
     for rank, top in metadata.items():
         found = _object(top.get(RECORDED_KEY))
         if found.get("version") == _VERSION:
@@ -80,8 +81,8 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them unless those
-    took much more CPU time."""
+    """Return rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them unless
+    those took much more CPU time."""
     rows = []
     for rank, found in _recorded(metadata):
         window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
@@ -92,8 +93,8 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
         counted = [_counted(part, profiled, count) for part, profiled, count in parts]
         known = [one for one in counted if one is not None]
         for one in known:
-            # The system measures its time in ticks of a few ms, so its time for one fault is estimated from the part
-            # with the most faults.
+            # The operating system measures its own time in ticks of a few ms, so its time for one fault is estimated
+            # from the part with the most faults.
             renewed = _renewed(max(known, key=lambda part: part.faults), one)
             rows.append((rank, one.profiled, one.steps, one.wall_ns, one.process_ns, one.system_ns, one.faults,
                          one.faulted, one.grown, renewed))  # fmt: skip
@@ -130,7 +131,7 @@ def _counted(part: Mapping[str, Any], profiled: bool, steps: int | None) -> _Fau
 
 
 def _renewed(most: _Faults, one: _Faults) -> int | None:
-    """The time that page faults on freed memory took, if each took as long as the average fault of ``most``."""
+    """Return the time that page faults on freed memory took, if each took as long as the average fault of ``most``."""
     if not one.faulted or most.system_ns > _MOST_NS_PER_FAULT * most.faults:
         return None
     # The memory by which the process grew is new, rather than freed and allocated again. Steps in which the process
@@ -140,7 +141,9 @@ def _renewed(most: _Faults, one: _Faults) -> int | None:
 
 
 def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``op_speeds``: the ops that were repeated after the recording, once for the same name and shapes."""
+    """Return rows of ``op_speeds``: the ops that were repeated after the recording, once for the same name and
+    shapes.
+    """
     rows: dict[tuple[int, str, str], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "ops", _MOST_OPS):
         name, dims = _text(one, "name"), _dims(one.get("input_dims"))
@@ -151,7 +154,7 @@ def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, .
 
 
 def _dims(value: Any) -> str | None:
-    """``value`` as in the column ``input_dims``."""
+    """Return ``value`` as in the column ``input_dims``."""
     try:
         text = json.dumps(_list(value), separators=(",", ":"))
     except RecursionError:
@@ -160,7 +163,7 @@ def _dims(value: Any) -> str | None:
 
 
 def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``repeated_calls``: the modules that were called again with the same inputs."""
+    """Return rows of ``repeated_calls``: the modules that were called again with the same inputs."""
     rows: dict[tuple[int, str], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "repeated_calls", _MOST_MODULES):
         module, path = _text(one, "module"), _path(one)
@@ -171,7 +174,7 @@ def repeated_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[A
 
 
 def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``padded_inputs``: the padding in the sequences that embeddings looked up or a model got."""
+    """Return rows of ``padded_inputs``: the padding in the sequences that embeddings looked up or a model got."""
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "padded_inputs", _MOST_MODULES):
         path, sizes = _path(one), [_whole(one, name) for name in ("vocabulary", "width", "axis")]
@@ -185,7 +188,7 @@ def padded_inputs_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
 
 
 def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``ignored_targets``: the losses that ignored some of their targets."""
+    """Return rows of ``ignored_targets``: the losses that ignored some of their targets."""
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "ignored_targets", _MOST_MODULES):
         path, (classes, targets, ignored) = (
@@ -198,7 +201,7 @@ def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[
 
 
 def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``trials``: the calls to models that were repeated with changes."""
+    """Return rows of ``trials``: the calls to models that were repeated with changes."""
     rows = []
     for rank, one in _listed(metadata, "trials", _MOST_MODULES):
         path, calls, base = _path(one), _count(one, "calls"), _whole(one, "base_ns")
@@ -210,20 +213,20 @@ def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
 
 
 def _listed(metadata: Mapping[int, Mapping[str, Any]], name: str, most: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The first ``most`` objects of the list ``name`` in each recording, with the rank."""
+    """Yield the first ``most`` objects of the list ``name`` in each recording, with the rank."""
     for rank, found in _recorded(metadata):
         for one in map(_object, _list(found.get(name))[:most]):
             yield rank, one
 
 
 def _path(one: Mapping[str, Any]) -> str | None:
-    """The path of modules in ``one``."""
+    """Return the path of modules in ``one``."""
     path = one.get("path")
     return path if isinstance(path, str) and len(path) <= LONGEST_PATH else None
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``machine_threads``: the threads for which a trace contains CPU times."""
+    """Return rows of ``machine_threads``: the threads for which a trace contains CPU times."""
     rows: dict[tuple[int, int | None], tuple[Any, ...]] = {}
     for rank, found in _recorded(metadata):
         for one in map(_object, _list(_object(found.get("window")).get("threads"))):
@@ -234,7 +237,8 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 
 
 def device_of(found: Any) -> str | None:
-    """The name of the CPU described in ``found``, if ``found`` contains its measured rates; otherwise None.
+    """Return the name of the CPU described in ``found``, if ``found`` contains its measured rates; otherwise, return
+    None.
 
     The name includes the number of threads, because the rates depend on it.
     """
@@ -249,7 +253,7 @@ _SOURCE = "measured when the trace was recorded, with matmuls and copies in PyTo
 
 
 def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``device_facts`` for CPUs whose rates were measured when their traces were recorded."""
+    """Return rows of ``device_facts`` for CPUs whose rates were measured when their traces were recorded."""
     best: dict[tuple[str, str, str], float] = {}
     for _, found in _recorded(metadata):
         if (name := device_of(found)) is None:

@@ -3,7 +3,7 @@
 The native form has one process per kind of engine (``*MME (accel5)``), and begin and end events. Work on an engine may
 overlap, and a begin and its end may have different names. So each end is matched with the earliest open begin of the
 same engine, recipe, context and node. Arguments have different names; ``arguments`` in the vendor file maps them. The
-native form has categories of its own, so events with a category of another form stay unchanged.
+native form has its own categories, so events with a category of another form stay unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list
 
 
 def _engine_processes(connection: duckdb.DuckDBPyConnection, rank: int) -> list[str]:
-    """The ids of the processes whose lanes are engines."""
+    """Return the ids of the processes whose lanes are engines."""
     found = connection.execute(
         "SELECT DISTINCT pid, args ->> 'name' FROM raw WHERE rank = $rank AND ph = 'M' AND name = 'process_name'",
         {"rank": rank},
@@ -92,7 +92,7 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
 
 
 def _pairs() -> str:
-    """SQL for rows (id, ph, dur, name, args), one per complete event, pair of begin and end, or event without a
+    """Return SQL for rows (id, ph, dur, name, args), one per complete event, pair of begin and end, or event without a
     partner."""
     spellings = {key: names for vendor in vendors.vendors(vendors.FOLDER) for key, names in vendor.arguments.items()}
     canonical = ", ".join(f"'{key}', {_value(names)}" for key, names in spellings.items() if key != _OPERATION)
@@ -131,6 +131,6 @@ FROM joined
 
 
 def _value(names: tuple[str, ...]) -> str:
-    """SQL for the value of the first of the arguments ``names`` that exists."""
+    """Return SQL for the value of the first of the arguments ``names`` that exists."""
     paths = ", ".join(f"json_extract_string(args, '$.\"{name}\"')" for name in names)
     return f"coalesce({paths})" if len(names) > 1 else paths

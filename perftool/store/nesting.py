@@ -91,7 +91,9 @@ def nest(
 
 
 def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
-    """The positions, among the sorted slices, of those that may be parents of slices starting at ``until`` or later."""
+    """Return the positions, among the sorted slices, of those that may be parents of slices starting at ``until`` or
+    later.
+    """
     nonempty = np.flatnonzero(end > start)
     levels = int(depth.max(initial=0)) + 1
     last_first = nonempty[::-1]

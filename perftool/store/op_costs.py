@@ -41,7 +41,9 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def _seen(connection: duckdb.DuckDBPyConnection) -> Results:
-    """The result shapes of the convolutions in the recording, taken from the ops that compute their gradients."""
+    """Return the result shapes of the convolutions in the recording, taken from the ops that compute their
+    gradients.
+    """
     rows = connection.execute(
         "SELECT DISTINCT name, input_dims FROM ops WHERE name IN (SELECT unnest(?)) AND input_dims IS NOT NULL",
         [list(WHOLE)],

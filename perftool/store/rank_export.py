@@ -142,7 +142,7 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
     counted = f"SELECT count(*) FROM (SELECT 1 FROM read_parquet({file}) LIMIT {most + 1})"
     if connection.execute(counted).fetchall()[0][0] > most:
         raise duckdb.OutOfRangeException(f"{name} has too many rows")
-    # A LIMIT would copy each text. The members of lists are counted before the lists are unpacked.
+    # A LIMIT would copy each string. The members of lists are counted before the lists are unpacked.
     members = (f'(SELECT unnest("{one}") AS member FROM read_parquet({file}))' for one in lists)
     sums = [(length, f"read_parquet({file})"), *(("strlen(member::VARCHAR)", source) for source in members)]
     total = 0

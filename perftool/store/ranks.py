@@ -22,7 +22,7 @@ LATEST_NS = 1 << 61
 
 
 def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The trace's ``distributedInfo``, which describes its rank and its run. Old profilers wrote it as a Python
+    """Return the trace's ``distributedInfo``, which describes its rank and its run. Old profilers wrote it as a Python
     literal."""
     info = metadata.get("distributedInfo")
     if isinstance(info, str) and len(info) <= _LONGEST_INFO:
@@ -32,13 +32,13 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
-    """The rank of a trace according to its metadata or, failing that, its path."""
+    """Return the rank of a trace according to its metadata or, failing that, its path."""
     rank = integer(distributed_info(metadata).get("rank"), LARGEST_RANK + 1)
     return rank_name.rank_of(path) if rank is None else rank
 
 
 def base_time(metadata: Mapping[str, Any]) -> int:
-    """The origin of a trace's times, in ns since 1970; 0 when they are absolute."""
+    """Return the origin of a trace's times, in ns since 1970, or 0 when they are absolute."""
     return integer(metadata.get("baseTimeNanoseconds"), LATEST_NS + 1) or 0
 
 
@@ -57,7 +57,7 @@ def number_ranks(stated: Sequence[int | None]) -> list[int]:
 
 
 def free_rank(stated: int | None, used: Container[int]) -> int:
-    """The stated rank if it is free, otherwise the lowest free rank."""
+    """Return the stated rank if it is free, otherwise the lowest free rank."""
     if stated is not None and stated not in used:
         return stated
     return next(rank for rank in count() if rank not in used)
@@ -81,7 +81,7 @@ def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
 def ranks_of_run(
     traces: Iterable[InputFile], metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
 ) -> list[tuple[int, str, str | None]]:
-    """Every rank with its status (``ok``, ``unreadable``, or ``missing``) and its host (None if unknown).
+    """Return every rank with its status (``ok``, ``unreadable``, or ``missing``) and its host (None if unknown).
 
     Ranks below the run's ``world_size`` without an input are missing, even if only one trace was given.
     """
@@ -94,6 +94,6 @@ def ranks_of_run(
 
 
 def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """The number of ranks in the run according to its traces; None if no trace states it."""
+    """Return the number of ranks in the run according to its traces, or None if no trace states it."""
     sizes = (integer(distributed_info(top).get("world_size"), LARGEST_RANK + 1) for top in metadata.values())
     return max((size for size in sizes if size is not None), default=None)

@@ -33,7 +33,7 @@ class Reading:
     reading: LogReading
 
     def as_input(self) -> InputFile:
-        """The entry of this file in a report's list of inputs."""
+        """Return the entry of this file in a report's list of inputs."""
         reading = self.reading
         ranks = reading.ranks
         return InputFile(
@@ -104,7 +104,7 @@ def _without_contents(one: Reading, why: str) -> Reading:
 
 
 def _saved_ns(path: str, local: Collection[str]) -> int | None:
-    """When a file was last changed, in ns since 1970; None if that is unknown."""
+    """Return when a file was last changed, in ns since 1970, or None if that is unknown."""
     return os.stat(path).st_mtime_ns if path in local and os.path.isfile(path) else None
 
 
@@ -134,7 +134,7 @@ def _with_fewer(reading: LogReading, records: Sequence[CompilationRecord], lost:
 
 
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
-    """The table rows derived from ``readings`` (as returned by ``with_rows_limited``), by table."""
+    """Return the table rows derived from ``readings`` (as returned by ``with_rows_limited``), by table."""
     parts = [part.reading for part in readings]
     totals = fallback_totals(parts)
     return {
@@ -208,8 +208,8 @@ def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ..
 
 
 def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
-    """The rows of ``kernels``, each with its number among the kernels of the same name, and with the count of those
-    kernels."""
+    """Return the rows of ``kernels``, each with its number among the kernels of the same name, and with the count of
+    those kernels."""
     times, seen = Counter(one.kernel for one in kernels), Counter[str]()
     rows = []
     for one in kernels:

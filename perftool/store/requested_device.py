@@ -25,7 +25,9 @@ def requested_device(text: str) -> Reading:
 
 
 def find_requested(text: str) -> DeviceFacts:
-    """The device called ``text``, or described in the file ``text`` (*.toml). Raises InputError if there is none."""
+    """Return the device called ``text``, or described in the file ``text`` (*.toml). Raise InputError if there is
+    none.
+    """
     if text.endswith(_ENDING):
         return read_device(text)
     if (found := device_named(text)) is None:

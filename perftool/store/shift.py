@@ -18,7 +18,7 @@ class Shift:
         return self.ns != 0 and bool(self.ranks)
 
     def sql(self, column: str) -> str:
-        """SQL for the shifted time ``column``, for rows with a column ``rank``."""
+        """Return SQL for the shifted time ``column``, for rows with a column ``rank``."""
         ranks = ", ".join(map(str, sorted(self.ranks)))
         return f'CASE WHEN rank IN ({ranks}) THEN "{column}" + ({self.ns}) ELSE "{column}" END'
 
@@ -36,7 +36,7 @@ class Shift:
 
 
 def shift_to(base_ns: int, own_base_ns: int, ranks: Collection[int]) -> Shift:
-    """The shift that moves the origin of ``ranks`` from ``own_base_ns`` to ``base_ns``, both in ns since 1970.
+    """Return the shift that moves the origin of ``ranks`` from ``own_base_ns`` to ``base_ns``, both in ns since 1970.
 
     The shift is 0 if either origin is 0, because the times are then absolute.
     """

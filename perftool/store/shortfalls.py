@@ -48,7 +48,7 @@ def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def holding_sql() -> str:
-    """SQL that lists the names of the reasons that apply to a row of ``op_shortfalls``, in the order of
+    """Return SQL that lists the names of the reasons that apply to a row of ``op_shortfalls``, in the order of
     shortfalls.toml."""
     cases = ", ".join(f"CASE WHEN {reason.condition} THEN '{reason.name}' END" for reason in shortfalls().reason)
     return f"list_filter([{cases}], lambda name: name IS NOT NULL)"
@@ -62,7 +62,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[
 
 
 def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
-    """The columns with the reasons ``found`` for ``row``, and with the texts of the first reason."""
+    """Return the columns with the reasons ``found`` for ``row``, and with the messages of the first reason."""
     reason = next((reason for reason in shortfalls().reason if reason.name in found[:1]), None)
     if reason is None:
         fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}
@@ -72,7 +72,9 @@ def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
 
 
 def _at_peak(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The attainable time of ``row`` if its operations can run on other shapes: their time at the device's peak."""
+    """Return the attainable time of ``row`` if its operations can run on other shapes: their time at the device's
+    peak.
+    """
     return {
         "attainable_ns": row["best_ns"], "lost_ns": row["kernel_ns"] - row["best_ns"],
         "attainable_ratio": 1.0, "attainable_source": _OTHER_SHAPES,
@@ -88,7 +90,9 @@ def _filled(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The row for ``op``; None if the device cannot run it much faster, or if the attainable rate is unknown."""
+    """Return the row for ``op``, or None if the device cannot run it much faster, or if the attainable rate is
+    unknown.
+    """
     by_compute = op["compute_ns"] > op["memory_ns"]
     compute = attainable(op["device"], op["kind"] or "", op["dtype"])
     memory = attainable(op["device"], "memory")
@@ -121,12 +125,14 @@ def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _small(sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """``sizes``, with None in place of numbers that are too large for a column."""
+    """Return ``sizes``, with None in place of numbers that are too large for a column."""
     return {name: None if isinstance(size, int) and size > _MOST_NUMBER else size for name, size in sizes.items()}
 
 
 def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
-    """The columns that show how the kernel divides its work: grid, tile, and how well they fill the compute units."""
+    """Return the columns that show how the kernel divides its work: grid, tile, and how well they fill the compute
+    units.
+    """
     try:
         args = json.loads(op["args"] or "{}")
     except (ValueError, RecursionError):
@@ -154,8 +160,8 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 
 def _written(op: Mapping[str, Any]) -> int | None:
-    """The minimum number of bytes that a call must write, given the total that it reads and writes. The result of a
-    pointwise op is at least as large as each operand."""
+    """Return the minimum number of bytes that a call must write, given the total that it reads and writes. The result
+    of a pointwise op is at least as large as each operand."""
     if op["kind"] == "pointwise":
         parts = 1 + len(_SHAPE.findall(op["input_dims"]))
     else:
@@ -164,7 +170,8 @@ def _written(op: Mapping[str, Any]) -> int | None:
 
 
 def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None) -> tuple[int, float]:
-    """The number of tiles that cover the result, and the ratio of the area that they cover to the area of the result.
+    """Return the number of tiles that cover the result, and the ratio of the area that they cover to the area of the
+    result.
 
     Column-major libraries swap rows and columns, so use the order that matches the grid or, failing that, the order
     that needs fewer tiles. Each of the ``parts`` of the inner dimension has its own tiles. If there are more blocks
@@ -195,7 +202,7 @@ def shape_text(sizes: Sizes, input_dims: str) -> str:
         if sizes.groups:
             return f"{sizes.groups} groups of {text}"
         return text if sizes.batch in (None, 1) else f"{sizes.batch} x {text}"
-    # The look-behind lets a match begin only at the first of several empty shapes, so long texts take linear time.
+    # The look-behind lets a match begin only at the first of several empty shapes, so long strings take linear time.
     text = re.sub(r"(?<!,\[\])(?:,\[\])+(?=\]$)", "", input_dims.replace(" ", ""))
     return text if len(text) <= _LONGEST_SHAPE else f"{text[: _LONGEST_SHAPE - 1]}…"
 
@@ -204,8 +211,8 @@ _LONGEST_SHAPE = 60
 
 
 def _count(sizes: object) -> int | None:
-    """The number of blocks in a grid, or of threads in a block, from its ``sizes`` in up to three dimensions; None if
-    they are invalid."""
+    """Return the number of blocks in a grid, or of threads in a block, from its ``sizes`` in up to three dimensions, or
+    None if they are invalid."""
     if not isinstance(sizes, list) or not sizes or not all(type(size) is int and 0 < size < 2**31 for size in sizes):
         return None
     product = 1

@@ -29,7 +29,9 @@ _SHARE = 0.5
 
 
 def memory_limit_mb() -> int:
-    """The memory for the tables in MB: 750, or half of what the container or ``ulimit`` allows if that is less."""
+    """Return the memory for the tables in MB: 750, or half of what the container or ``ulimit`` allows if that is
+    less.
+    """
     allowed = group_limits()
     if sys.platform != "win32":
         import resource
@@ -41,7 +43,7 @@ def memory_limit_mb() -> int:
 
 
 def cores() -> int:
-    """The number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -51,17 +53,21 @@ def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
 
 
 def in_memory_limit_mb(input_bytes: int, limit_mb: int) -> int:
-    """The memory in MB that an in-memory database may use for ``input_bytes`` of text before it spills to disk."""
+    """Return the memory in MB that an in-memory database may use for ``input_bytes`` of text before it spills to
+    disk.
+    """
     return limit_mb if limit_mb < _MOST_MB else max(limit_mb, _GROWTH * input_bytes >> 20)
 
 
 def cache_limit_mb(limit_mb: int) -> int:
-    """The memory in MB that a database on disk may use, given the limit ``limit_mb`` for all tables."""
+    """Return the memory in MB that a database on disk may use, given the limit ``limit_mb`` for all tables."""
     return min(limit_mb, _CACHE_MB)
 
 
 def text_size(path: str) -> int:
-    """The approximate size of a file's uncompressed text in bytes; 0 for a pipe or a file that cannot be opened."""
+    """Return the approximate size of a file's uncompressed text in bytes, or 0 for a pipe or a file that cannot be
+    opened.
+    """
     if is_url(path):
         return _UNKNOWN
     if reads_once(path):

@@ -97,7 +97,7 @@ class Sweep:
         return rank[~continuing], ts[~continuing], end[~continuing], mask[~continuing]
 
     def _marked(self, moment: int | None) -> Int64s:
-        """The ranks with a mark that starts or ends at ``moment``."""
+        """Return the ranks with a mark that starts or ends at ``moment``."""
         rank, ts, end = self._marks
         return rank[(ts == moment) | (end == moment)] if moment is not None else _NONE
 
@@ -112,7 +112,7 @@ def _clipped(ts: Int64s, end: Int64s, begin: int | None, until: int | None) -> t
 
 
 def _running_maximum(group: Int64s, values: Int64s) -> Int64s:
-    """The running maximum of ``values`` within each group; groups are contiguous and numbered from 0."""
+    """Return the running maximum of ``values`` within each group; groups are contiguous and numbered from 0."""
     if not len(values):
         return values
     low = int(values.min())

@@ -63,7 +63,7 @@ class Tables:
                         self._connections.with_room(partial(self._make, catalog()[name]))
 
     def missing(self, name: str) -> list[str] | None:
-        """The tables to make before the table ``name``; None if it already exists or is unknown.
+        """Return the tables to make before the table ``name``, or None if it already exists or is unknown.
 
         Until the preconditions can be checked, list only their tables, because the table may not need the others.
         """

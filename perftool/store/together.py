@@ -170,8 +170,8 @@ class TableScheduler:
             return None
 
     def _first_ready(self, name: str, seen: set[str]) -> str | None:
-        """The first table, among ``name`` and the tables that it needs, that can be created now and that no thread is
-        creating; None if there is none."""
+        """Return the first table, among ``name`` and the tables that it needs, that can be created now and that no
+        thread is creating, or None if there is none."""
         if name in seen or name in self._busy:
             return None
         seen.add(name)

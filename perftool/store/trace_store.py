@@ -175,7 +175,7 @@ class TraceStore:
         self._connections.use(cores, side_by_side=self._connections.side_by_side)
 
     def inputs_with_issues(self) -> list[InputFile]:
-        """The inputs with all their issues, including those found while the tables were created."""
+        """Return the inputs with all their issues, including those found while the tables were created."""
         issues: dict[str, list[ImportIssue]] = {}
         for row in self.rows("input_issues"):
             issue = ImportIssue(row["kind"], row["count"], row["message"], row["bytes"], row["offset"])
@@ -184,11 +184,11 @@ class TraceStore:
         return [replace(read, issues=tuple(issues.get(read.path, ()))) for read in inputs]
 
     def frame(self, name: str) -> pd.DataFrame:
-        """A table as a pandas DataFrame; ``catalog()`` lists the names."""
+        """Return a table as a pandas DataFrame; ``catalog()`` lists the names."""
         return self._select(name).df()
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table, each keyed by column name."""
+        """Return the rows of a table, each keyed by column name."""
         return as_dicts(self._select(name))
 
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -169,13 +169,13 @@ def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) 
 
 
 def found(paths: Sequence[str], rules: Sequence[Rule]) -> tuple[list[str], int]:
-    """The codes of the findings and the number of steps. A whole report would take twice as long."""
+    """Return the codes of the findings and the number of steps. A whole report would take twice as long."""
     with analysed(find_inputs(paths), rules) as run:
         return [finding.code for finding in run.outcome.findings], len(run.store.rows("steps"))
 
 
 def without_shares(rule: Rule) -> Rule:
-    """``rule`` with a threshold of 0 for shares of the step, because the rest of a step takes longer on a busy
+    """Return ``rule`` with a threshold of 0 for shares of the step, because the rest of a step takes longer on a busy
     machine.
     """
     free = (

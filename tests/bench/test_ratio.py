@@ -23,7 +23,7 @@ def test_one_round_gives_no_confidence() -> None:
 def test_more_rounds_leave_out_extremes() -> None:
     ratio = ratio_of([100.0, 1.0, *range(10, 20)], [1.0] * 12)
 
-    # With 12 rounds, two can be excluded on each side: 1 - 2 * (1 + 12 + 66) / 4096.
+    # With 12 rounds, two rounds can be excluded on each side: 1 - 2 * (1 + 12 + 66) / 4096.
     assert (ratio.value, ratio.low, ratio.high) == (14.5, 11.0, 18.0)
     assert ratio.confidence == pytest.approx(0.9614, abs=1e-4)
 

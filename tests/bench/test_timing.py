@@ -26,11 +26,11 @@ class FakeClock(Clock):
         self._now = lambda: self.now
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run. The pass over memory, which takes no time on this clock, counts as one second."""
+        """Return the seconds per run. The pass over memory, which takes no time on this clock, counts as one second."""
         return super().time(run, repeats) or 1.0
 
     def taking(self, name: str, seconds: Iterator[float]) -> Callable[[], None]:
-        """A form whose successive runs take ``seconds``."""
+        """Return a form whose successive runs take ``seconds``."""
 
         def run() -> None:
             self.ran += name

@@ -16,7 +16,8 @@ pytest.importorskip("torch")
 from perftool.bench import benchmark_names, find_benchmark
 from perftool.proof import Request, prove
 
-# The cheapest kind of benchmark: it is simulated, in separate processes. tests/test_proof.py measures and records one.
+# The cheapest kind of benchmark: it is simulated, in separate processes. tests/test_proof.py covers a benchmark that is
+# measured and recorded.
 BRIEF = ("small_copies",)
 
 

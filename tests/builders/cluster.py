@@ -190,7 +190,7 @@ class Rank:
             self._seen(op, "cpu_op", (1, 1), begin, self.host, self._shapes(op, us))
 
     def _shapes(self, op: str, us: float) -> dict[str, Any]:
-        """Operands for a matmul that takes ``us`` at 80 % of the device's peak rate."""
+        """Return operands for a matmul that takes ``us`` at 80 % of the device's peak rate."""
         if op != "aten::mm":
             return {}
         rows = max(1, round(0.8 * us * DEVICE_FLOPS_PER_US / (2 * 4_096 * 4_096))) + self.number
@@ -219,7 +219,7 @@ class Rank:
 
     @staticmethod
     def _elements(operation: str, ranks: int, wire: float) -> int:
-        """The number of two-byte elements that the links can transfer in ``wire`` us."""
+        """Return the number of two-byte elements that the links can transfer in ``wire`` us."""
         passes = {"allreduce": 2 * (ranks - 1) / ranks, "_allgather_base": ranks - 1}.get(
             operation, (ranks - 1) / ranks
         )
@@ -247,7 +247,7 @@ class Rank:
         self._communicate((pair, nth), name, group, wire, 100 + 2 * other + (name == "send"), args)
 
     def stream_of(self, other: int) -> int:
-        """The stream on which this rank receives from ``other``."""
+        """Return the stream on which this rank receives from ``other``."""
         return 100 + 2 * other
 
     def _communicate(
@@ -304,7 +304,7 @@ class Rank:
     # Recording.
 
     def events(self, clock: float, steps: int | None = None, drift: float = 0.0) -> list[dict[str, Any]]:
-        """The trace of the first ``steps`` recorded steps (all if None), on a clock that drifts by ``drift``."""
+        """Return the trace of the first ``steps`` recorded steps (all if None), on a clock that drifts by ``drift``."""
         begins, ends, rate = self.world.begins, self.world.ends, 1 + drift
         until = float("inf") if steps is None or steps + 1 >= len(self._marks) else begins[self._marks[steps + 1][0]]
         # A recording includes all device work that starts during it, even if the launch came before.
@@ -336,7 +336,7 @@ class Rank:
         )
 
     def last_of(self, step: int) -> float:
-        """The time at which both host and device of this rank have finished ``step``."""
+        """Return the time at which both host and device of this rank have finished ``step``."""
         return self.world.ends[self._marks[step][1]]
 
 
@@ -356,13 +356,13 @@ class Layout:
     micro: int = 8
 
     def inner(self, rank: int) -> Group:
-        """The tensor-parallel, expert or sharding group of ``rank``."""
+        """Return the tensor-parallel, expert or sharding group of ``rank``."""
         first = rank // self.size * self.size
         role = {"tp": "tp", "ep": "ep", "hsdp": "shard"}.get(self.kind, "inner")
         return Group(role, f"{role}{first}", tuple(range(first, min(first + self.size, self.ranks))))
 
     def outer(self, rank: int) -> Group:
-        """The group of ranks that hold the same part of the model."""
+        """Return the group of ranks that hold the same part of the model."""
         if self.kind == "ddp":
             return Group("default_pg", "0", tuple(range(self.ranks)))
         if self.kind == "pp":
@@ -376,7 +376,7 @@ class Layout:
         return self.ranks // self.size
 
     def pipe(self, rank: int) -> Group:
-        """The group of the ``size`` pipeline stages that this rank's microbatches pass through."""
+        """Return the group of the ``size`` pipeline stages that this rank's microbatches pass through."""
         return Group(
             "pp", f"pp{rank % self._per_stage}", tuple(range(rank % self._per_stage, self.ranks, self._per_stage))
         )
@@ -415,7 +415,7 @@ class Simulated:
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """The ranks of a group in PyTorch's format, which shortens lists of more than thirty."""
+    """Return the ranks of a group in PyTorch's format, which shortens lists of more than thirty."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"
 

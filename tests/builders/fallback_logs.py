@@ -20,12 +20,12 @@ class LogRecord:
     tid: str = "398E"
 
     def line(self) -> str:
-        """The record as printed, with time, logger (padded to the longest name), level and thread."""
+        """Return the record as printed, with time, logger (padded to the longest name), level and thread."""
         return f"[{self.clock}][{self.logger:<19}][{self.level:<5}][tid:{self.tid}] {self.text}"
 
 
 def per_call(op: str, **types: str) -> str:
-    """The line printed for one fallback, with the op's name but not its namespace."""
+    """Return the line printed for one fallback, with the op's name but not its namespace."""
     return f"CPU fallback {op} : " + " ".join(f"{name}={kind}" for name, kind in types.items())
 
 

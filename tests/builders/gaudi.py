@@ -33,7 +33,7 @@ BASE_NS = 1_727_743_122_000_000_000
 class GaudiTrace(CpuPart, BridgePart, DevicePart):
     """Collects events and writes them in the format of a generation.
 
-    ``note`` is a top-level text that marks the trace as hand-made. ``unescaped`` reproduces a bug of generation C,
+    ``note`` is a top-level string that marks the trace as hand-made. ``unescaped`` reproduces a bug of generation C,
     which quotes the strings of the bridge but does not escape them.
     """
 
@@ -54,7 +54,7 @@ class GaudiTrace(CpuPart, BridgePart, DevicePart):
         self._unescaped, self._base_ns = unescaped, base_ns
 
     def document(self) -> Document:
-        """Top-level fields, metadata and events in the order of the generation's writer."""
+        """Return the top-level fields, metadata and events in the order of the generation's writer."""
         kineto = [event for event in self.events if event.part == "kineto"]
         others = [event for event in self.events if event.part != "kineto"]
         begin, end = self._window()

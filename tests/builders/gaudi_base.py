@@ -30,7 +30,7 @@ class EventSink:
 
 
 def recipe_args(recipe: int, name: str | None, dtype: str) -> dict[str, Value]:
-    """The five arguments of every device event and Synapse annotation; recipe 0 means no recipe."""
+    """Return the five arguments of every device event and Synapse annotation; recipe 0 means no recipe."""
     default = f".graph_dumps/HabanaFusedOpLazy_{recipe - 1}" if recipe else ""
     return {
         "recipeId": recipe,

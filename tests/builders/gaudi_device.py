@@ -62,7 +62,7 @@ class DevicePart(EventSink):
         named: bool = True,
         **args: Value,
     ) -> Event:
-        """Add an event on one lane. ``recipe`` 0 means no recipe; the lane gets no name unless ``named``."""
+        """Add an event on one lane. ``recipe`` 0 means no recipe; the lane gets no name unless ``named`` is set."""
         tid = LANES[self.device][engine].tid(lane)
         if named:
             self.lane(engine, lane)
@@ -98,7 +98,7 @@ class DevicePart(EventSink):
             self.device_op(engine, name, at, dur, lane=lane, **more)
 
     def busy(self, *engines: str) -> list[Interval]:
-        """The intervals of real work on the lanes of ``engines``, or of all engines if none are given."""
+        """Return the intervals of real work on the lanes of ``engines``, or of all engines if none are given."""
         return [
             (event.ts_ns, event.end_ns)
             for event in self.events

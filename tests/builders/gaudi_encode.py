@@ -15,8 +15,8 @@ _TAIL_KEYS = ("traceName",)
 class Document:
     """A whole trace: its top-level fields and its events, in the order of the writer.
 
-    Unless ``escaped``, quotes in the bridge's strings stay bare. ``absolute_us`` is added to all times in Kineto's
-    layout.
+    Unless ``escaped`` is set, quotes in the bridge's strings stay bare. ``absolute_us`` is added to all times in
+    Kineto's layout.
     """
 
     top: Mapping[str, object]
@@ -32,7 +32,7 @@ def sorted_line(document: Document) -> bytes:
 
 
 def event_object(event: Event) -> dict[str, object]:
-    """The JSON object of an event, with its times in microseconds."""
+    """Return the JSON object of an event, with its times in microseconds."""
     row: dict[str, object] = {"ph": event.ph, "name": event.name, "pid": event.pid, "tid": event.tid}
     row["ts"] = event.ts_ns / 1000
     if event.dur_ns is not None:
@@ -45,7 +45,7 @@ def event_object(event: Event) -> dict[str, object]:
 
 
 def event_line(event: Event) -> str:
-    """An event as generation B writes it."""
+    """Return an event as generation B writes it."""
     return _compact(event_object(event))
 
 

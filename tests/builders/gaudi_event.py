@@ -41,8 +41,8 @@ class Event:
 
 
 def device_category(generation: str, engine: str, name: str) -> str:
-    """The category of a device event. In generation A, only TPC events are kernels. In later generations, compute is
-    recognised by its engine (DmaTranspose by its name), and copies and fills by their names.
+    """Return the category of a device event. In generation A, only TPC events are kernels. In later generations,
+    compute is recognised by its engine (DmaTranspose by its name), and copies and fills by their names.
     """
     if generation == "A":
         return "kernel" if engine == "TPC" else "hpu_op"

@@ -25,11 +25,11 @@ class LaneKind:
     label: str
 
     def tid(self, lane: int) -> int:
-        """The lane's thread id: 1000 x engine kind plus a global engine index, which starts above 0."""
+        """Return the lane's thread id: 1000 x engine kind plus a global engine index, which starts above 0."""
         return self.base + self.first + lane
 
     def name(self, lane: int) -> str:
-        """The lane's display name. A half-die of Gaudi 3 ("HD") has eight TPCs, and a die ("D") has two SPDMA
+        """Return the lane's display name. A half-die of Gaudi 3 ("HD") has eight TPCs, and a die ("D") has two SPDMA
         engines.
         """
         return self.label.format(n=lane, half=lane // 8, within=lane % 8, die=lane // 2, pair=lane % 2)
@@ -67,7 +67,7 @@ is invented.
 
 
 def synapse_tid(index: int, generation: str) -> int:
-    """The unusual tid of a Synapse host lane.
+    """Return the unusual tid of a Synapse host lane.
 
     The engine kind is -1, so 1000 times it wraps around in unsigned 32-bit arithmetic. Generation C2 reads the result
     as a signed number and takes its absolute value.

@@ -7,7 +7,7 @@ from builders.gaudi_lanes import SORT_INDEX_OFFSET
 
 
 def process_records(pid: int, name: str, ts_ns: int) -> list[Event]:
-    """The bridge's records for one plane: its name, its label and its position in a viewer."""
+    """Return the bridge's records for one plane: its name, its label and its position in a viewer."""
     sort_index = pid + SORT_INDEX_OFFSET if pid < 8 else pid
     return [
         _record("process_name", pid, 0, {"name": name}, ts_ns),
@@ -17,7 +17,7 @@ def process_records(pid: int, name: str, ts_ns: int) -> list[Event]:
 
 
 def lane_records(pid: int, tid: int, name: str, ts_ns: int) -> list[Event]:
-    """The bridge's records for one lane of a plane."""
+    """Return the bridge's records for one lane of a plane."""
     return [
         _record("thread_name", pid, tid, {"name": name}, ts_ns),
         _record("thread_sort_index", pid, tid, {"sort_index": -1}, ts_ns),
@@ -25,7 +25,7 @@ def lane_records(pid: int, tid: int, name: str, ts_ns: int) -> list[Event]:
 
 
 def kineto_records(pid: int, program: str, tids: list[int], ts_ns: int) -> list[Event]:
-    """Kineto's records for the process and the threads of the Python program."""
+    """Return Kineto's records for the process and the threads of the Python program."""
     records = [
         _record("process_name", pid, 0, {"name": program}, ts_ns),
         _record("process_labels", pid, 0, {"labels": "CPU"}, ts_ns),
@@ -38,7 +38,7 @@ def kineto_records(pid: int, program: str, tids: list[int], ts_ns: int) -> list[
 
 
 def kineto_tail(begin_ns: int, end_ns: int) -> list[Event]:
-    """The profiler's span, the iteration mark, and the closing record with its empty pid and tid."""
+    """Return the profiler's span, the iteration mark, and the closing record with its empty pid and tid."""
     span = {"Op count": 0}
     return [
         Event(

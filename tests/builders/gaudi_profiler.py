@@ -114,7 +114,7 @@ _HEADER = (
 
 
 def as_csv() -> str:
-    """The recording as ``hl-prof-config --invoc csv`` writes it."""
+    """Return the recording as ``hl-prof-config --invoc csv`` writes it."""
     rows = []
     for work in works():
         begin, end = _POINTS[work.engine]
@@ -128,8 +128,8 @@ def as_csv() -> str:
 
 
 def as_native_json() -> str:
-    """The recording as ``hl-prof-config --invoc json --merged json`` writes it, with a process for each engine and
-    pairs of begin and end events.
+    """Return the recording as ``hl-prof-config --invoc json --merged json`` writes it, with a process for each engine
+    and pairs of begin and end events.
     """
     pids = {"MME": 5023, "TPC": 5024, "Cache Slice": 5030}
     lanes: dict[tuple[str, str], int] = {}
@@ -157,8 +157,8 @@ def as_native_json() -> str:
 
 
 def as_kineto() -> str:
-    """The recording as the bridge passes it to Kineto: one process, and complete events with the arguments of the end
-    events.
+    """Return the recording as the bridge passes it to Kineto: one process, and complete events with the arguments of
+    the end events.
     """
     lanes = {lane: number for number, lane in enumerate(dict.fromkeys(work.lane for work in works()))}
     device = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "/device:HPU:0"}}
@@ -209,8 +209,8 @@ _ANALYZED_HEADER = (
 
 
 def as_analyzed_nodes() -> str:
-    """The trace analyzer's ``*_analyzed_nodes.csv`` with the relevant columns, and two that the analyzer fails to
-    compute.
+    """Return the trace analyzer's ``*_analyzed_nodes.csv`` with the relevant columns, and two that the analyzer fails
+    to compute.
     """
     rows = [_ANALYZED_HEADER]
     for unit, node, op, start, end, active, least, most, mean, lanes in _ANALYZED:

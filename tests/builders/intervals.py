@@ -9,7 +9,7 @@ Interval = tuple[int, int]
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Sorted, disjoint intervals that cover the same time as ``intervals``."""
+    """Return sorted, disjoint intervals that cover the same time as ``intervals``."""
     result: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[1] > interval[0]):
         if result and start <= result[-1][1]:
@@ -20,17 +20,17 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def union_ns(intervals: Iterable[Interval]) -> int:
-    """The length of the union, in which overlaps count once."""
+    """Return the length of the union, in which overlaps count once."""
     return sum(end - start for start, end in merged(intervals))
 
 
 def overlap_ns(left: Iterable[Interval], right: Iterable[Interval]) -> int:
-    """The length of the time that both sides cover."""
+    """Return the length of the time that both sides cover."""
     first, second = list(left), list(right)
     return union_ns(first) + union_ns(second) - union_ns(first + second)
 
 
 def clipped(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
-    """The parts of the intervals that lie inside the window."""
+    """Return the parts of the intervals that lie inside the window."""
     low, high = window
     return [(max(start, low), min(end, high)) for start, end in intervals if start < high and end > low]

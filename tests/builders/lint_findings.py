@@ -16,7 +16,7 @@ RULES = tuple(rule for rule in load_pack(builtin_folder()) if rule.code in ("GAP
 
 
 def finding(code: str = "GAP101", message: str = "device idle 1.8 ms", **changes: object) -> LintFinding:
-    """A finding of the rule ``code`` in step 3 of rank 0."""
+    """Return a finding of the rule ``code`` in step 3 of rank 0."""
     rule = next(rule for rule in RULES if rule.code == code)
     found = Finding(
         code=code, name=rule.name, severity=rule.severity, confidence=rule.confidence, subject="rank 0",
@@ -28,7 +28,7 @@ def finding(code: str = "GAP101", message: str = "device idle 1.8 ms", **changes
 
 
 def report(*findings: LintFinding) -> LintReport:
-    """A lint report with ``findings`` in a single trace, ``runs/a.json``."""
+    """Return a lint report with ``findings`` in a single trace, ``runs/a.json``."""
     read = InputFile("runs/a.json", "trace", 0, 10, 2, "ok")
     whole = replace(empty_report(RULES), inputs=(read,), not_applicable=(), verdict=Verdict("It idles.", "", ()))
     return LintReport(replace(whole, findings=tuple(one.finding for one in findings)), findings, (), bool(findings))

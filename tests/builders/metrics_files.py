@@ -20,7 +20,7 @@ class Snapshot:
     cache_misses: Mapping[str, int] = field(default_factory=dict)
 
     def records(self) -> list[dict[str, object]]:
-        """The records of one dump, in the order of the writer."""
+        """Return the records of one dump, in the order of the writer."""
         statistics: dict[str, dict[str, object]] = {
             "graph_compilation": self._compilation(),
             "cpu_fallback": {
@@ -44,13 +44,15 @@ class Snapshot:
 
 
 def json_file(snapshots: Iterable[Snapshot], *, closed: bool = True) -> str:
-    """A JSON metrics file. Unless ``closed``, its closing bracket is missing, as if the process had been killed."""
+    """Return a JSON metrics file. Unless ``closed`` is set, its closing bracket is missing, as if the process had been
+    killed.
+    """
     records = [json.dumps(record) for snapshot in snapshots for record in snapshot.records()]
     return "[" + ",\n".join(records) + ("]\n" if closed else "")
 
 
 def text_file(snapshots: Iterable[Snapshot], *, enum_names: bool = False) -> str:
-    """A text metrics file. With ``enum_names``, the trigger is printed as in Python 3.11 and later."""
+    """Return a text metrics file. With ``enum_names``, the trigger is printed as in Python 3.11 and later."""
     prefix = "MetricDumpTrigger." if enum_names else ""
     return "".join(_text(record, prefix) for snapshot in snapshots for record in snapshot.records())
 

@@ -34,7 +34,7 @@ class Memory:
         atexit.register(self.close)
 
     def store(self, key: _Key, run: Run) -> TraceStore:
-        """The store over all files of ``run``, kept under ``key``."""
+        """Return the store over all files of ``run``, kept under ``key``."""
         kept = self._stores.pop(key, None)
         if kept is None:
             with ExitStack() as until, _opening(run, until):
@@ -89,7 +89,7 @@ def remember(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
 
 
 def _key(run: Run) -> _Key | None:
-    """The inputs of ``run`` and their contents, or None if one is missing or can be read only once."""
+    """Return the inputs of ``run`` and their contents, or None if one is missing or can be read only once."""
     paths = run._inputs.files
     if not all(map(os.path.isfile, paths)):
         return None

@@ -21,7 +21,7 @@ from perftool.store.trace_store import TraceStore
 
 
 def starved(kernel_name: str = "gemm", op_name: str = "aten::mm") -> list[Event]:
-    """Three steps of 10 ms: 6 ms of waiting for a batch, a copy, then 3 ms of kernels. Memory is recorded.
+    """Return three steps of 10 ms: 6 ms of waiting for a batch, a copy, then 3 ms of kernels. Memory is recorded.
 
     All lengths differ, so that every ranking has only one possible order.
     """
@@ -42,7 +42,7 @@ def starved(kernel_name: str = "gemm", op_name: str = "aten::mm") -> list[Event]
 
 
 def finding(**changes: Any) -> Finding:
-    """A finding of ``RULE`` about the second batch of ``starved``. No other rule of the pack affects it."""
+    """Return a finding of ``RULE`` about the second batch of ``starved``. No other rule of the pack affects it."""
     made = Finding(
         code=RULE.code, name=RULE.name, severity=RULE.severity, confidence=RULE.confidence, subject="loader",
         message="the loader keeps the device waiting", why=RULE.why, fix=RULE.fix.whole,
@@ -64,12 +64,12 @@ RULE = Rule(
 
 
 def reported(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> Report:
-    """A report on ``traces``, one rank each, in files named ``rank0.json`` and so on."""
+    """Return a report on ``traces``, one rank each, in files named ``rank0.json`` and so on."""
     return replace(_opened(traces, metadata)[1], findings=tuple(findings))
 
 
 def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> tuple[Report, Pictures]:
-    """The report from ``reported``, and its charts."""
+    """Return the report from ``reported``, and its charts."""
     report = reported(*traces, findings=findings, **metadata)
     return report, pictures_of(_opened(traces, metadata)[0], report)
 

@@ -34,7 +34,7 @@ fix = "fix"
 
 
 def write(folder: Path, *changes: tuple[str, str], name: str = "USR901.toml") -> Path:
-    """Write the rule file with each old text replaced by the new one."""
+    """Write the rule file with each old string replaced by the new one."""
     text = TEXT
     for old, new in changes:
         assert old in text

@@ -23,7 +23,7 @@ LAZY_DEFAULTS: Mapping[str, str] = {
 
 
 def banner(cores: int = 160, memory_kb: int = 1_056_412_772, **changed: str) -> str:
-    """The start-up banner. ``changed`` overrides fields of :data:`LAZY_DEFAULTS`."""
+    """Return the start-up banner. ``changed`` overrides fields of :data:`LAZY_DEFAULTS`."""
     fields = [f" {name} = {value}" for name, value in {**LAZY_DEFAULTS, **changed}.items()]
     system = [
         "---------------------------: System Configuration :---------------------------",
@@ -35,12 +35,12 @@ def banner(cores: int = 160, memory_kb: int = 1_056_412_772, **changed: str) -> 
 
 
 def step_marker(reason: str, clock: str = "20:57:12.104233") -> str:
-    """The log line that explains why the lazy graph was cut (``LOG_LEVEL_PT_IRGRAPH=1``)."""
+    """Return the log line that explains why the lazy graph was cut (``LOG_LEVEL_PT_IRGRAPH=1``)."""
     return LogRecord("PT_IRGRAPH", "debug", f"step marker due to {reason}", clock).line() + "\n"
 
 
 def hugging_face_start(examples: int, epochs: int, batch: int, steps: int, parameters: int) -> str:
-    """The start-up lines of a Hugging Face trainer on one card."""
+    """Return the start-up lines of a Hugging Face trainer on one card."""
     return "\n".join(
         [
             "***** Running training *****",
@@ -57,6 +57,8 @@ def hugging_face_start(examples: int, epochs: int, batch: int, steps: int, param
 
 
 def eviction(recipe_id: int, size_after: int, clock: str = "20:57:12.104233") -> str:
-    """The log line about a recipe removed from the disk cache. Release 1.19 prints no space before ``successfully``."""
+    """Return the log line about a recipe removed from the disk cache. Release 1.19 prints no space before
+    ``successfully``.
+    """
     text = f"[CACHEFILE] Removed {recipe_id}successfully. Disk cache size after removal: {size_after}"
     return LogRecord("PT_HABHELPER", "info", text, clock).line() + "\n"

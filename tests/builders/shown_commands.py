@@ -12,7 +12,7 @@ _CALL = re.compile(r"\s*(?:\$ )?(?:\S+=\S+ )*habana_perf_tool (.*)")
 
 
 def shown_commands() -> list[tuple[str, list[str]]]:
-    """Every call of the program in a shell block, fenced or indented, with the name of its page."""
+    """Return every call of the program in a shell block, fenced or indented, with the name of its page."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = []
     for page in pages:

@@ -248,7 +248,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[threading.Thread, str]]:
-    """Returns a function that starts serving a file and returns the serving thread and the file's address."""
+    """Return a function that starts serving a file and returns the serving thread and the file's address."""
     monkeypatch.setattr(serve, "_open_browser", lambda address: True)
     file = tmp_path / "a b.json"
     file.write_bytes(TRACE)
@@ -269,7 +269,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
 
 def asked(address: str, **headers: str) -> urllib.request.Request:
-    """A request from the Perfetto UI, unless ``headers`` states another origin."""
+    """Return a request from the Perfetto UI, unless ``headers`` states another origin."""
     return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
 
 

@@ -1,4 +1,4 @@
-"""Folders nested so deeply that recursion fails, or their paths are too long for the system."""
+"""Folders nested so deeply that recursion fails, or that their paths are too long for the system."""
 
 from __future__ import annotations
 

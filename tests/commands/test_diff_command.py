@@ -105,7 +105,7 @@ def folder_of(name: str, *ranks: bytes, suffix: str = "") -> str:
 
 
 def rank_of(rank: int, step_us: int, count: int = 10, first: int = 0) -> bytes:
-    """A trace of ``rank`` with ``count`` steps, which are numbered from ``first``."""
+    """Return a trace of ``rank`` with ``count`` steps, which are numbered from ``first``."""
     events = [
         part
         for number in range(count)
@@ -163,7 +163,7 @@ def without_steps(rank: int, dur_us: int) -> bytes:
 @pytest.mark.parametrize(
     ("slow", "code", "sentence"),
     [
-        # The many steps of a fast rank must not hide a slow rank whose fewer steps have other numbers.
+        # The many steps of a fast rank must not hide a slow rank that has fewer steps, with other numbers.
         (rank_of(1, 2000, 9, first=100), 1, ""),
         (rank_of(1, 2000, 4), 2, "the new run is not judged: each rank needs at least 5 complete steps, and rank 1"),
         (without_steps(1, 20_000), 2, "so the runs are not judged: base has complete steps of ranks 0-1"),
@@ -231,7 +231,7 @@ def test_the_gate_fails_if_device_work_is_missing(run: Run, durs_us: tuple[int |
 
 
 def with_launches(name: str, kernels: int, step_us: int = 1000, *, steps: int = 10, around: Sequence[str] = ()) -> str:
-    """Write a trace with ten launches in each step, of which the first ``kernels`` have a kernel. Calls named
+    """Write a trace with ten launches in each step. Only the first ``kernels`` of them have a kernel. Calls named
     ``around`` enclose the last two launches.
     """
     events = []
@@ -375,8 +375,8 @@ def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -
 
 
 def annotated(name: str, *, outer: bool) -> str:
-    """Write a trace with 20 calls of ``micro_batch``. If ``outer``, each pair of them is inside one of 10 calls of
-    ``train_step``.
+    """Write a trace with 20 calls of ``micro_batch``. If ``outer`` is set, each pair of them is inside one of 10 calls
+    of ``train_step``.
     """
     events = []
     for number in range(20):
@@ -462,7 +462,7 @@ def test_a_kernel_as_long_as_the_recording_hides_no_slow_steps(run: Run, until: 
 
 
 def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: bool = True) -> list[dict[str, Any]]:
-    """Steps of ``dur_us`` with one op each and, if ``on_device``, one kernel."""
+    """Return steps of ``dur_us`` with one op each and, if ``on_device`` is set, one kernel."""
     events: list[dict[str, Any]] = []
     for number in range(first, first + count):
         events += [step(number, at, dur_us), x("aten::mm", at + 1, dur_us - 2)]
@@ -472,12 +472,12 @@ def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: b
 
 
 def late_work(number: int, name: str, at: int, end: int, call: str = "cudaLaunchKernel") -> list[dict[str, Any]]:
-    """A call, and the work that it launches on a separate stream and that lasts until ``end``."""
+    """Return a call, and the work that it launches on a separate stream and that lasts until ``end``."""
     return [runtime(call, at, 2, 900 + number), kernel(name, at + 3, end - at - 3, 900 + number, stream=20 + number)]
 
 
 def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
-    """Steps that each launch work that ends shortly after the work of the previous step."""
+    """Return steps that each launch work that ends shortly after the work of the previous step."""
     whole = count * dur_us
     works = (late_work(number, "late", number * dur_us + 8, whole + number) for number in range(count))
     return [*passes(count, dur_us), *(event for work in works for event in work)]
@@ -520,7 +520,7 @@ def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(
 
 
 def compiling(count: int, warm_up: int, slow_us: int = 200_000) -> bytes:
-    """A run of ``count`` steps of 20 ms. Its first ``warm_up`` steps compile, and take ``slow_us``."""
+    """Return a run of ``count`` steps of 20 ms. Its first ``warm_up`` steps compile, and take ``slow_us``."""
     events, at = [], 0
     for number in range(count):
         dur = slow_us if number < warm_up else 20_000

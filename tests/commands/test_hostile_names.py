@@ -45,7 +45,7 @@ def hostile_trace(scale: int = 1) -> bytes:
 
 
 def pack(folder: Path) -> Path:
-    """A third-party rule whose texts are all hostile."""
+    """Write a third-party rule in which every string is hostile."""
     folder.mkdir()
     text = json.dumps(HOSTILE)
     (folder / "ACM901.toml").write_text(f"""
@@ -140,8 +140,8 @@ def test_every_format_of_every_command_is_checked() -> None:
 
 
 def _busy_trace() -> bytes:
-    """A trace of a busy CPU. Its verdict names the largest op and two annotations, and says where the loader spends its
-    time.
+    """Return a trace of a busy CPU. Its verdict names the largest op and two annotations, and says where the loader
+    spends its time.
     """
     name, events = "q\nforged \u202e", []
     for number in range(4):

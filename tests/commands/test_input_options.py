@@ -98,7 +98,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
 
 
 def written(name: str, value: str) -> str:
-    """The line of a configuration file that sets the option ``name`` to ``value``."""
+    """Return the line of a configuration file that sets the option ``name`` to ``value``."""
     made = next(one for one in ROWS if one.name == name)
     if made.type == "list of strings":
         return f"{made.key} = {json.dumps([value])}"

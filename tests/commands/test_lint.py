@@ -495,7 +495,7 @@ def test_a_gate_passes_no_page_of_a_server_before_its_restart(run: Run) -> None:
 
 
 def test_a_gate_does_not_pass_a_page_that_breaks_off(run: Run) -> None:
-    """The number of the last line is 752, of which only the first digit was saved."""
+    """The number in the last line is 752, but only its first digit was saved."""
     waits = "vllm:time_to_first_token_seconds_count 1.0\nvllm:time_to_first_token_seconds_sum 752"
     lint = ("lint", "metrics_after.txt", "--select", "GAP101")
     trace("metrics_after.txt", f"{PAGE}{waits}\n")
@@ -634,8 +634,8 @@ def test_the_newest_recording_is_one_that_the_user_may_mean(
 
 
 def test_ranks_of_different_days_are_not_one_run(run: Run) -> None:
-    """Of a large compressed trace, only the first bytes are read to find the recordings of a folder. The origin of its
-    times may be at the end, as PyTorch 2.3 wrote it."""
+    """Only the first bytes of a large compressed trace are read to find the recordings in a folder. The origin of its
+    times may be at the end, where PyTorch 2.3 wrote it."""
     for rank, day in ((0, 1), (1, 0)):
         events = [x("aten::mm", 10, 5, pid=1000 + rank), x("aten::add", 20, 5, pid=1000 + rank)]
         trace_text = json.dumps({

@@ -31,7 +31,7 @@ def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.fixture
 def lock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Returns a function that makes a file unreadable, even for root, who can normally open any file."""
+    """Return a function that makes a file unreadable, even for root, who can normally open any file."""
 
     def apply(name: str) -> None:
         opened = builtins.open

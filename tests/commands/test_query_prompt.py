@@ -15,7 +15,7 @@ from perftool.errors import PerfToolError, QueryError
 
 
 def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
-    """A terminal where a user types ``lines`` and then quits. An exception in ``lines`` stands for a key such as
+    """Return a terminal where a user types ``lines`` and then quits. An exception in ``lines`` stands for a key such as
     Ctrl-C.
     """
     left = iter(lines)

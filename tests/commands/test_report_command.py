@@ -16,7 +16,7 @@ from perftool.cli import main
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Returns a function that runs ``report`` in a folder with one trace and returns exit code, stdout and stderr."""
+    """Return a function that runs ``report`` in a folder with one trace and returns exit code, stdout and stderr."""
     (tmp_path / "run.json").write_bytes(document(starved()))
     (tmp_path / "text.json").write_bytes(b"hello")
     monkeypatch.chdir(tmp_path)

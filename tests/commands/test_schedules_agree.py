@@ -38,7 +38,7 @@ OF_EACH_RANK = {"6 kernels in 3 steps of 10.0 ms", "9 kernels in 3 steps of 10.0
 
 
 def events(rank: int) -> list[dict[str, Any]]:
-    """Three steps in which the loader takes a fifth of the time, with ``rank`` more kernels than rank 0 has."""
+    """Return three steps in which the loader takes a fifth of the time, with ``rank`` more kernels than rank 0 has."""
     found = []
     for number in range(3):
         at = 10_000 * number

@@ -26,7 +26,7 @@ ALIASES = {
 
 
 def recording() -> list[Event]:
-    """Six steps of 1 ms on a GPU, with a wait for a batch, a kernel and 20 reads of a scalar."""
+    """Return six steps of 1 ms on a GPU, with a wait for a batch, a kernel and 20 reads of a scalar."""
     events: list[Event] = []
     for number in range(6):
         at = number * 1000
@@ -60,7 +60,7 @@ def prepare(folder: Path) -> None:
 
 
 def chosen() -> list[tuple[str, ...]]:
-    """The shown commands, sorted so that a baseline is written before it is used.
+    """Return the shown commands, sorted so that a baseline is written before it is used.
 
     If several commands differ only in the names of recordings, only one of them is kept.
     """

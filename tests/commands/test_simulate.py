@@ -1,4 +1,4 @@
-"""``simulate`` prints the output of the script first and its own afterwards or to stderr, and exits with the script's
+"""``simulate`` prints the script's output first and its own output afterwards or to stderr, and exits with the script's
 code.
 
 Most tests run in this process.

@@ -241,7 +241,7 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
         ({9: {"recorded": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),
         # The run was analysed on such a machine.
         ({9: {"time": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),
-        # A machine in the future wrote an earlier line, so this run would be the newest forever.
+        # A machine with its clock in the future wrote an earlier line, so this run would be the newest forever.
         ({2: {"time": "2042-01-01T00:00:00Z"}}, "two, 2042-01-01T00:00:00Z"),
     ],
 )

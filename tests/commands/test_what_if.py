@@ -20,7 +20,9 @@ SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
 def steps(busy: float = 50, count: int = 4) -> list[Event]:
-    """Steps of 1 ms: 600 us for a batch, an op of 100 us that launches a kernel of ``busy`` us, and a long wait."""
+    """Return steps of 1 ms: 600 us for a batch, an op of 100 us that launches a kernel of ``busy`` us, and a long
+    wait.
+    """
     events: list[Event] = []
     for number in range(count):
         at = number * 1000

@@ -89,12 +89,12 @@ def write_run(
 
 
 def _jitter(rank: int) -> int:
-    """A few us of variation, so that neighbouring ranks do not compute for exactly the same time."""
+    """Return a few us of variation, so that neighbouring ranks do not compute for exactly the same time."""
     return 7 * (rank % 3)
 
 
 def _ready(slow: Slow, number: int, ranks: range) -> int:
-    """The time at which all of ``ranks`` have finished their groups' all-reduces, in us since loading began."""
+    """Return the time at which all of ``ranks`` have finished their groups' all-reduces, in us since loading began."""
     return max(slow(one, number).until_group + _jitter(one) + slow(one, number).link for one in ranks)
 
 
@@ -131,6 +131,6 @@ def _all_reduce(at: float, dur: float, call: int, group: str, ranks: range, elem
 
 
 def _listed(ranks: range) -> str:
-    """The ranks of a group in PyTorch's format, which shortens lists of more than thirty."""
+    """Return the ranks of a group in PyTorch's format, which shortens lists of more than thirty."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"

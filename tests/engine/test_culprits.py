@@ -29,7 +29,7 @@ DDP, TP, PP, EP, HSDP = (Layout(kind, layers=4, micro=6) for kind in ("ddp", "tp
 @dataclass(frozen=True)
 class Case:
     """A run with ``troubles``, the code of the rule that should report them, the start of the report's headline
-    (``says``) and a text that the headline must contain (``why``).
+    (``says``) and a string that the headline must contain (``why``).
     """
 
     layout: Layout

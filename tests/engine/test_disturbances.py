@@ -21,7 +21,7 @@ GREW = (
 
 
 def counts(system: float, grown: int, faults: int = 10_000_000) -> dict[str, Any]:
-    """The counters of a recording of 10 s. The operating system worked for the share ``system`` of that time."""
+    """Return the counters of a recording of 10 s. The operating system worked for the share ``system`` of that time."""
     return {
         "wall_ns": 10_000_000_000, "cpu_ns": 10_000_000_000, "system_ns": int(system * 10_000_000_000),
         "page_faults": faults, "page_bytes": 4096, "grown_bytes": grown,

@@ -1,4 +1,4 @@
-"""Which rules apply, what they find, and the texts and the order of the findings."""
+"""Which rules apply, what they find, and the wording and the order of the findings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def opened() -> Iterator[TraceStore]:
 
 @pytest.fixture
 def run(opened: TraceStore, tmp_path: Path) -> Callable[..., Outcome]:
-    """Returns a function that evaluates a rule made from a query, a message and other keys."""
+    """Return a function that evaluates a rule made from a query, a message and other keys."""
 
     def evaluate_one(sql: str | None = None, message: str | None = None, **keys: str) -> Outcome:
         return evaluate(opened, [rule(tmp_path, sql, message, **keys)], CONTEXT, CRASHED)

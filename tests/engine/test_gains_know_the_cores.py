@@ -22,7 +22,7 @@ FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def machine(cores: float, own_us: int, busy_us: int, delay_us: int = 0, count: int = 0) -> dict[str, Any]:
-    """Facts recorded about six steps of 60 ms. PyTorch has ``count`` threads (0: unknown)."""
+    """Return the facts recorded about six steps of 60 ms. PyTorch has ``count`` threads (0: unknown)."""
     threads = [{"tid": 1, "name": "python", "cpu_ns": 360_000_000 - 1000 * delay_us, "delay_ns": 1000 * delay_us}]
     window = {"wall_ns": 360_000_000, "cpu_ns": 1000 * own_us, "machine_cpu_ns": 1000 * busy_us, "threads": threads}
     return {"version": 1, "machine": {"cores_allowed": cores}, "process": {"threads": count or None}, "window": window}

@@ -25,8 +25,8 @@ def _write(
     folder: Path, sleeper: int | None, *, computes: bool = False, rows: int = 512, steps: int = STEPS, awake: int = 0
 ) -> int:
     """Write the trace of each rank, and return the length of a step in us. After ``awake`` steps, the rank ``sleeper``
-    sleeps for SLEEP in each step, or computes for that time if ``computes``. Its inputs have ``rows`` rows instead of
-    512.
+    sleeps for SLEEP in each step, or computes for that time if ``computes`` is set. Its inputs have ``rows`` rows
+    instead of 512.
     """
     size = {rank: {"Input Dims": [[rows if rank == sleeper else 512, 512], [512, 512]], "Input type": ["float"] * 2}
             for rank in range(RANKS)}  # fmt: skip

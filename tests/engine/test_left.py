@@ -20,7 +20,7 @@ PRODUCT: dict[str, Any] = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input ty
 
 
 def headline_of(folder: Path, work_us: float, **shapes: Any) -> str:
-    """The headline for a step in which one op keeps the device busy."""
+    """Return the headline for a step in which one op keeps the device busy."""
     events: list[Event] = [
         step(1, 0, work_us + 20),
         x("aten::mm", 1, 10, **shapes),

@@ -99,7 +99,7 @@ def test_tables_over_ranks_can_be_queried_but_single_events_cannot(run: list[str
 
 
 def changed(part: str, tables: dict[str, bytes] | None = None, **head: Any) -> bytes:
-    """A copy of ``part`` with other entries in its head and other ``tables``."""
+    """Return a copy of ``part`` with other entries in its head and other ``tables``."""
     with zipfile.ZipFile(part) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     entries["part.json"] = json.dumps({**json.loads(entries["part.json"]), **head}).encode()
@@ -111,14 +111,14 @@ def changed(part: str, tables: dict[str, bytes] | None = None, **head: Any) -> b
 
 
 def with_facts(part: str, **facts: Any) -> bytes:
-    """A copy of ``part`` with other facts about its only rank."""
+    """Return a copy of ``part`` with other facts about its only rank."""
     with zipfile.ZipFile(part) as archive:
         (only,) = json.loads(archive.read("part.json"))["parts"]
     return changed(part, parts=[{**only, "facts": {**only["facts"], **facts}}])
 
 
 def answers(part: str, **row: Any) -> list[Any]:
-    """The answers of rules in ``part``, but with ``row`` as the only row for the first rule."""
+    """Return the answers of rules in ``part``, but with ``row`` as the only row for the first rule."""
     with zipfile.ZipFile(part) as archive:
         (only,) = json.loads(archive.read("part.json"))["parts"]
     first, *others = only["facts"]["answers"]
@@ -261,7 +261,7 @@ def test_tables_that_need_too_much_memory_are_not_called_damage() -> None:
 
 
 def zigzag(number: int) -> bytes:
-    """``number`` as Parquet's Thrift encodes it."""
+    """Return ``number`` as Parquet's Thrift encodes it."""
     left, written = 2 * number, b""
     while left > 127:
         left, written = left >> 7, written + bytes([left & 127 | 128])
@@ -269,7 +269,7 @@ def zigzag(number: int) -> bytes:
 
 
 def repacked(part: str, method: int = zipfile.ZIP_DEFLATED, **more: bytes) -> bytearray:
-    """A copy of ``part`` with every member compressed by ``method``, and with ``more`` members."""
+    """Return a copy of ``part`` with every member compressed by ``method``, and with ``more`` members."""
     with zipfile.ZipFile(part) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()} | more
     file = io.BytesIO()
@@ -372,7 +372,7 @@ def test_two_parts_of_one_rank_are_not_one_run(run: list[str]) -> None:
 
 
 class _Counted(dict[int, Any]):
-    """The metadata of ranks, which counts how often all of it is read."""
+    """Metadata of ranks that counts how often all of it is read."""
 
     reads = 0
 

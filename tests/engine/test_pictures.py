@@ -22,7 +22,7 @@ from perftool.model.report import Finding, Location
 
 @pytest.fixture(scope="module")
 def drawn() -> Iterator[Callable[..., Pictures]]:
-    """Returns a function that draws the charts of the run ``starved`` with the given findings."""
+    """Return a function that draws the charts of the run ``starved`` with the given findings."""
     with store_over(starved()) as store:
         report = report_on(store, (RULE,))
 

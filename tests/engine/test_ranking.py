@@ -83,7 +83,7 @@ def test_a_straggler_comes_before_findings_of_single_ranks() -> None:
     bound, predicted = Gain(100, 0.1), Gain(100, 0.1, "predicted")
     assert [first(own, gain) for own in (99, 500) for gain in (bound, predicted)] == ["COL103"] * 4
     # Findings about ranks that wait for the late rank do not come first either, because these ranks lose no time once
-    # it is on time.
+    # the late rank is on time.
     assert first(500, predicted, rank=2) == "COL103"
     # If a late rank has no gain, it keeps no other rank waiting.
     assert first(1, Gain(0, 0.0, "predicted")) == "GAP102"

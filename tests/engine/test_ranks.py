@@ -27,7 +27,7 @@ A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB"}
 
 
 def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: int = 3) -> list[dict[str, Any]]:
-    """Steps of 10 ms with a loader, launches, a kernel of ``compute`` us, and an all-reduce that ends at 9 ms.
+    """Return steps of 10 ms with a loader, launches, a kernel of ``compute`` us, and an all-reduce that ends at 9 ms.
 
     This rank reaches the all-reduce ``late`` us after the others, and its clock is ``clock`` us ahead.
     """
@@ -119,7 +119,7 @@ def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
 
 
 def uneven(rank: int, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Steps of ``lengths`` us, with matmuls whose sizes differ between ranks and a copy from pageable memory."""
+    """Return steps of ``lengths`` us, with matmuls whose sizes differ between ranks and a copy from pageable memory."""
     events, at = [], 0
     for number, us in enumerate(lengths):
         first = 100 * number
@@ -299,7 +299,7 @@ def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.Monk
 
 
 def rule(code: str, sql: str) -> Rule:
-    """A rule with scope "rank" and the query ``sql``."""
+    """Return a rule with scope "rank" and the query ``sql``."""
     pattern = next(rule for rule in RULES if rule.code == "TRC106")
     return replace(pattern, code=code, sql=sql, message="said", needs=(), params=())
 

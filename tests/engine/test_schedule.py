@@ -36,7 +36,7 @@ RANKS = 3
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of three ranks, of which the last computes for the longest time."""
+    """A run of three ranks. The last one computes for the longest time."""
     for rank in range(RANKS):
         (tmp_path / f"rank{rank}.json").write_bytes(trace(rank))
     return tmp_path

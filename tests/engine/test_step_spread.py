@@ -23,7 +23,9 @@ def matmul(ts: float, dur: float, rows: int = 64, name: str = "aten::mm") -> Eve
 
 
 def sentence(folder: Path, *ops: list[Event], **recorded: object) -> str:
-    """The sentence about steps of 10, 13, 16 and 12 ms, which run ``ops``, with times from the start of the step."""
+    """Return the sentence about steps of 10, 13, 16 and 12 ms, which run ``ops``, with times from the start of the
+    step.
+    """
     events: list[Event] = []
     for number, (dur, own) in enumerate(zip((10_000, 13_000, 16_000, 12_000), ops, strict=True)):
         ts = 20_000 * number

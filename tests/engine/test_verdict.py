@@ -15,7 +15,7 @@ from perftool.model.recorded_on import RECORDED_KEY
 from perftool.model.report import Report, Source, StepLength, Verdict
 from perftool.reporters.naming import facts
 
-# A thread of the run was ready to run but had no core for 20 % of the recording.
+# One of the run's threads was ready to run but had no core for 20 % of the recording.
 OVERLOADED = {
     "version": 1, "machine": {"cores_allowed": 2},
     "window": {"wall_ns": 100_000, "threads": [{"tid": 1, "name": "python", "cpu_ns": 70_000, "delay_ns": 20_000}]},
@@ -216,8 +216,8 @@ def context_of(path: Path) -> str:
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
-    """``count`` steps of 4 ms on the CPU. Every second step instead takes ``long`` us, and does ``work`` after its
-    first 4 ms.
+    """Return ``count`` steps of 4 ms on the CPU. Every second step instead takes ``long`` us, and does ``work`` after
+    its first 4 ms.
     """
     events, ts = [], 0.0
     for number in range(count):
@@ -234,7 +234,8 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
     report = report_of(alternating(6, 10800, ops), tmp_path)
 
     assert [(length.steps, length.longest_ns) for length in report.run.lengths] == [(3, 4_000_000), (3, 10_800_000)]
-    # All long steps call the op equally often, and the others never do: a schedule of the program, which loses no time.
+    # All long steps call the op equally often, and the others never do. This is the program's schedule, and loses no
+    # time.
     assert report.verdict.caveats.startswith(
         "Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms; the long ones call aten::linear 6 instead of 0 times, "
         "which takes 5.94 ms more."

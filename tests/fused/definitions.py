@@ -46,7 +46,7 @@ def lamb_step(
 def lars_gradient(
     weight: Tensor, grad: Tensor, adapt: int, *, lr: float, decay: float, eeta: float, eps: float = 1e-8
 ) -> Tensor:
-    """The gradient as LARS scales it."""
+    """Return the gradient as LARS scales it."""
     if not adapt:
         return grad * lr
     w, g = weight.norm(), grad.norm()
@@ -69,7 +69,7 @@ def mixture(
     w3: Sequence[Tensor],
     activation: str,
 ) -> Tensor:
-    """The sum of the experts' results for each token, computed expert by expert as in Mixtral. Weights are [in,
+    """Return the sum of the experts' results for each token, computed expert by expert as in Mixtral. Weights are [in,
     out].
     """
     output = torch.zeros_like(x)

@@ -27,7 +27,7 @@ class Side:
         self.read = self.saved = None
 
     def state(self, index):
-        """The momentum of a parameter, or None before its first step."""
+        """Return the momentum of a parameter, or None before its first step."""
         return self.optimizer.state.get(self.params[index], {}).get(BUFFER)
 
 

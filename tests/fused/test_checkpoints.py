@@ -34,7 +34,7 @@ def run(optimizer, params, steps):
 
 
 def saved(optimizer):
-    """The state of ``optimizer``, written to a checkpoint file and read back."""
+    """Return the state of ``optimizer``, written to a checkpoint file and read back."""
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)

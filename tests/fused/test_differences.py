@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "fused" / "differences.md"
 
 
 def parameters(signature):
-    """The names and defaults of the parameters that a caller passes."""
+    """Return the names and defaults of the parameters that a caller passes."""
     node = ast.parse(f"def {signature}: pass").body[0].args
     names = [each.arg for each in (*node.posonlyargs, *node.args)]
     defaults = [None] * (len(names) - len(node.defaults)) + [value(each) for each in node.defaults]
@@ -31,7 +31,7 @@ def parameters(signature):
 
 
 def value(node):
-    """A default as text, or None if it is `required`, which stands for a parameter without a default."""
+    """Return a default as text, or None if it is `required`, which stands for a parameter without a default."""
     text = ast.unparse(node)
     return None if text == "required" else text
 
@@ -63,7 +63,7 @@ def same(theirs, ours):
 
 
 def ours_of(place, name):
-    """Our counterpart of a name, in the same module or in its parent, or None."""
+    """Return our counterpart of a name, in the same module or in its parent, or None."""
     made = modules("cpu")
     for where in (place, place.rpartition(".")[0]):
         module = made.get(f"habana_frameworks.torch.{where}")
@@ -103,7 +103,7 @@ def differences_of_class(name, entry, ours):
 
 
 def made(name):
-    """One of our objects after two steps, and its only parameter, or None if it has none."""
+    """Return one of our objects after two steps, and its only parameter, or None if it has none."""
     param = torch.nn.Parameter(torch.ones(3, 2))
     if name == "FusedEMA":
         return fused.FusedEMA(torch.nn.Linear(2, 2)), None

@@ -15,7 +15,7 @@ from perftool.fused import FusedAdamW, FusedEMA
 
 
 def small(layers=20):
-    """A model with many small tensors, and with buffers of floating-point numbers and integers."""
+    """Return a model with many small tensors, and with buffers of floating-point numbers and integers."""
     torch.manual_seed(0)
     return nn.Sequential(*[nn.Linear(4, 4) for _ in range(layers)], nn.BatchNorm1d(4))
 

@@ -40,7 +40,7 @@ def batch(seed, rows=5, grad=False):
 
 
 def train(model, x, **kwargs):
-    """The gradients after one backward pass: the input's (an empty list if it has none), and the parameters'."""
+    """Return the gradients after one backward pass: the input's (an empty list if it has none), and the parameters'."""
     model.zero_grad()
     x.grad = None
     model(x, **kwargs).square().sum().backward()

@@ -18,7 +18,7 @@ DECAY, LR, EETA, EPS, MOMENTUM = 0.01, 0.1, 0.02, 1e-8, 0.9
 
 
 def adapted(weight, grad, adapt, decay=DECAY):
-    """The gradient scaled with the options of these tests."""
+    """Return the gradient scaled with the options of these tests."""
     return lars_gradient(weight, grad, adapt, lr=LR, decay=decay, eeta=EETA, eps=EPS)
 
 

@@ -34,7 +34,7 @@ EVERY = pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 
 
 def trained(make):
-    """A model of 20 small layers, its optimizer and its average, after two steps, each with new gradients."""
+    """Return a model of 20 small layers, its optimizer and its average, after two steps, each with new gradients."""
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])
     optimizer, average = make(list(model.parameters())), FusedEMA(model)

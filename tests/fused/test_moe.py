@@ -36,7 +36,9 @@ def joined(w1, w2, permuted=False):
 
 
 def loop(x, table, weights, w1, w2, w3, activation):
-    """The result computed token by token and slot by slot, with activations from their mathematical definitions."""
+    """Return the result computed token by token and slot by slot, with activations from their mathematical
+    definitions.
+    """
     formulas = {
         "gelu": lambda z: z * 0.5 * (1 + math.erf(z / math.sqrt(2))),
         "relu": lambda z: max(z, 0.0),

@@ -60,7 +60,7 @@ def test_rms_norm_of_any_shape(shape, size, eps):
 
 
 def turned(p, angles, mode):
-    """Each pair of elements, multiplied as a complex number by e^(i angle)."""
+    """Return each pair of elements, multiplied as a complex number by e^(i angle)."""
     half = p.size(-1) // 2
     first, second = (p[..., 0::2], p[..., 1::2]) if mode == "PAIRWISE" else (p[..., :half], p[..., half:])
     product = torch.complex(first, second) * torch.polar(torch.ones_like(angles), angles)

@@ -25,7 +25,7 @@ def tensors(batch, heads, kv_heads, queries, keys, size, dtype=torch.float64, gr
 
 
 def loop_attention(q, k, v, causal):
-    """Attention computed one query at a time with Python floats."""
+    """Compute attention one query at a time with Python floats."""
     out = torch.zeros(*q.shape[:-1], v.size(-1), dtype=torch.float64)
     shared = q.size(1) // k.size(1)
     for b in range(q.size(0)):

@@ -88,7 +88,7 @@ TOKENS, HIDDEN, FFN, EXPERTS, K = 32, 64, 224, 8, 2
 
 
 def routed_tokens():
-    """Tokens, the experts of each token, and normalised router weights, as returned by a Mixtral router."""
+    """Return tokens, the experts of each token, and normalised router weights, as returned by a Mixtral router."""
     scores = torch.softmax(torch.randn(TOKENS, EXPERTS), dim=1)
     weights, table = torch.topk(scores, K, dim=-1)
     weights = weights / weights.sum(dim=-1, keepdim=True)
@@ -96,7 +96,7 @@ def routed_tokens():
 
 
 def expected_mixture(x, table, weights, w1, w2, w3):
-    """The result of running every expert on every token and summing those routed to a token by their weights."""
+    """Return the result of running every expert on every token and summing those routed to a token by their weights."""
     everything = torch.stack([(F.gelu(x @ a) * (x @ b)) @ c for a, b, c in zip(w1, w2, w3, strict=True)], dim=1)
     picked = everything.gather(1, table[:, :, None].expand(-1, -1, HIDDEN))
     return (picked * weights[:, :, None]).sum(1)
@@ -238,7 +238,7 @@ class CapturedTraining:
 
 
 def labelled_batches(count, batch_size=16):
-    """Batches of a task that can be learned: the class is the index of the largest of the first four features."""
+    """Yield batches of a task that can be learned: the class is the index of the largest of the first four features."""
     for _ in range(count):
         data = torch.randn(batch_size, 8, device=DEVICE)
         yield data, data[:, :4].argmax(1)

@@ -56,7 +56,7 @@ def train(model, average, make, batches, clip):
 
 
 def whole(tensor):
-    """``tensor``, gathered from all ranks if it is a DTensor."""
+    """Return ``tensor``, gathered from all ranks if it is a DTensor."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 

@@ -14,7 +14,7 @@ MANY_SHAPES = ODD_SHAPES * 8
 def parameters(
     shapes: Sequence[tuple[int, ...]] = ODD_SHAPES, dtype: torch.dtype = torch.float32, seed: int = 0
 ) -> list[nn.Parameter]:
-    """Random parameters from a fixed seed."""
+    """Return random parameters from a fixed seed."""
     generator = torch.Generator().manual_seed(seed)
     return [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in shapes]
 

@@ -46,7 +46,7 @@ def _import_what_an_analysis_imports() -> None:
 
 
 def _cost(command: list[str], most_s: int) -> dict[str, Any]:
-    """The CPU seconds, peak memory, exit code and output of ``command``."""
+    """Return the CPU seconds, peak memory, exit code and output of ``command``."""
 
     def work() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))
@@ -69,7 +69,9 @@ def _run(command: list[str]) -> None:
 
 
 def _forked(work: Any, output: IO[bytes]) -> int:
-    """The process id of a fork that does ``work``, writes to ``output`` and ends with the exit code of ``work``."""
+    """Return the process id of a fork that does ``work``, writes to ``output`` and ends with the exit code of
+    ``work``.
+    """
     forked = os.fork()
     if forked:
         return forked

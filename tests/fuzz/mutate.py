@@ -26,7 +26,7 @@ Mutation = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
 
 def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
-    """One of ``seeds`` after a few mutations, and occasionally unchanged."""
+    """Return one of ``seeds`` after a few mutations, and occasionally unchanged."""
     data = random.choice(seeds)
     for _ in range(random.choice((0, 1, 1, 2, 3, 6, 12))):
         data = random.choice(_MUTATIONS)(random, data, seeds)[:_LONGEST]
@@ -34,7 +34,7 @@ def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
 
 
 def _cut(random: Random, data: bytes) -> tuple[int, int]:
-    """The bounds of a random stretch of ``data``. Short stretches are more likely."""
+    """Return the bounds of a random stretch of ``data``. Short stretches are more likely."""
     start = random.randint(0, len(data))
     return start, min(len(data), start + int(random.expovariate(1 / 20)) + 1)
 
@@ -94,7 +94,7 @@ def _much(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def _recoded(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """The same text in a different encoding, usually without a byte order mark."""
+    """Return the same text in a different encoding, usually without a byte order mark."""
     return data.decode("utf-8", "replace").encode(random.choice(("utf-16-le", "utf-16-be", "utf-32-le", "utf-8-sig")))
 
 

@@ -43,7 +43,7 @@ FREE = Cost(7.0, 400 << 20)
 
 @cache
 def _forks() -> subprocess.Popen[str]:
-    """The process whose forks run the commands, until this process exits."""
+    """Return the process whose forks run the commands, until this process exits."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(Path(__file__).with_name("forks.py"))]
     pipe = subprocess.PIPE
@@ -53,7 +53,7 @@ def _forks() -> subprocess.Popen[str]:
 
 
 def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
-    """The cost of ``command`` on ``path``. The command is stopped after ``most_s`` CPU seconds."""
+    """Return the cost of ``command`` on ``path``. The command is stopped after ``most_s`` CPU seconds."""
     forks = _forks()
     assert forks.stdin
     assert forks.stdout
@@ -69,7 +69,7 @@ def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
 
 
 def may_take(good: Cost) -> Cost:
-    """The limit for an input whose benign version costs ``good``."""
+    """Return the limit for an input whose benign version costs ``good``."""
     return Cost(max(FREE.cpu_s, MOST_TIMES * good.cpu_s), max(FREE.peak, MOST_GROWN * good.peak))
 
 
@@ -94,7 +94,7 @@ def _trace(
 
 
 def shaped(random: Random) -> bytes:
-    """A trace of a few hundred launches. Each id that joins use is the same for all launches, has one of a few
+    """Return a trace of a few hundred launches. Each id that joins use is the same for all launches, has one of a few
     values, or is unique.
     """
     launches = random.choice((200, 600, 1200))
@@ -138,14 +138,14 @@ def _sends(peers: int, state: str) -> bytes:
 
 
 def with_secrets(count: int) -> bytes:
-    """A trace of 1,000 launches whose metadata contains secrets."""
+    """Return a trace of 1,000 launches whose metadata contains secrets."""
     tokens = {f"X{number}_TOKEN": f"{number:08}{'ab' * (number % 10)}" for number in range(count)}
     events = [kernel("0" * 100, 50 * number, 25) for number in range(1000)]
     return document(events, env=tokens, deviceProperties=[{"id": 0, "name": "A100"}])
 
 
 def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int = 5) -> bytes:
-    """A trace of 2,000 launches, and the events that ``made`` returns for each of ``count`` numbers."""
+    """Return a trace of 2,000 launches, and the events that ``made`` returns for each of ``count`` numbers."""
     launches = 2000
     events = _steps(steps, 50 * launches)
     for number in range(launches):
@@ -154,7 +154,7 @@ def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int 
 
 
 def _decode(number: int) -> list[Event]:
-    """An iteration as vLLM's high-level profiler on Gaudi writes it."""
+    """Return an iteration as vLLM's high-level profiler on Gaudi writes it."""
     at = 10 * number + 10
     return [x("decode", at, 8, ""), x("model_forward_bs4_seq1_ctx10_graphsT", at + 1, 5, "")]
 
@@ -164,7 +164,7 @@ def _frame(name: str, at: float, dur: float, tid: int) -> Event:
 
 
 def _save(number: int, dur: float) -> list[Event]:
-    """A checkpoint on a separate thread, and an interval of the profiler's own work."""
+    """Return a checkpoint on a separate thread, and an interval of the profiler's own work."""
     return [
         _frame("torch/serialization.py(500): save", number / 1000, dur, 200 + number),
         _frame("torch/profiler/profiler.py(500): step", 40 * number, 20, 5),
@@ -172,7 +172,7 @@ def _save(number: int, dur: float) -> list[Event]:
 
 
 def _module(number: int) -> list[Event]:
-    """One of 31 nested modules with different names."""
+    """Return one of 31 nested modules with different names."""
     outer, depth = divmod(number, 31)
     return [_frame(f"nn.Module: {'a' * 90}{number}", 155 * outer + depth / 10, 154 - depth / 5, 1)]
 
@@ -182,8 +182,8 @@ def _optimizer(number: int, at: float, dur: float) -> list[Event]:
 
 
 def _gradients(count: int, shapes: int) -> bytes:
-    """A step with ``count`` gradients of ``shapes`` shapes, and as many ops of the optimizer, which read tensors of
-    other shapes.
+    """Return a step with ``count`` gradients of ``shapes`` shapes, and as many ops of the optimizer, which read tensors
+    of other shapes.
     """
     events = [step(1, 0, 30 * count), x("Optimizer.step#SGD.step", 15 * count, 14 * count, "user_annotation")]
     for number in range(count):
@@ -196,7 +196,7 @@ def _gradients(count: int, shapes: int) -> bytes:
 
 
 def _pass(at: float, dur: float, sequence: int) -> list[Event]:
-    """An op and its backward pass."""
+    """Return an op and its backward pass."""
     of_engine = {"Sequence number": sequence, "Fwd thread id": 1}
     name = "autograd::engine::evaluate_function: AddmmBackward0"
     return [
@@ -215,8 +215,8 @@ def _block(address: int, at: float, dur: float) -> list[Event]:
 
 
 def _in_one(op: str, frame: str, made: Callable[[int], list[Event]], others: int) -> bytes:
-    """The events that ``made`` returns for 20,000 numbers, inside one op and one function, and ``others`` events with
-    different long names.
+    """Return the events that ``made`` returns for 20,000 numbers, inside one op and one function, and ``others`` events
+    with different long names.
     """
     around = [x(op, 1, 399_998), _frame(frame, 0, 400_000, 1), *_steps(5, 400_000)]
     long = [x(f"{number}{_LONG}", 400_100 + number, 0.5) for number in range(others)]
@@ -242,12 +242,12 @@ def _copy_of(number: int) -> list[Event]:
 
 
 def _fetched(number: int, at: float, dur: float) -> list[Event]:
-    """A fetch of the loader. Every second fetch contains an op, so its thread feeds the device."""
+    """Return a fetch of the loader. Every second fetch contains an op, so its thread feeds the device."""
     return [loader(at, dur), *([x("aten::add", at, dur)] if number % 2 else [])]
 
 
 def _copied(number: int, dur: float) -> list[Event]:
-    """A copy of an input, and the op that calls it."""
+    """Return a copy of an input, and the op that calls it."""
     at, link = 10 * number, 10_000 + number
     return [
         x("aten::copy_", at, dur), runtime("cudaMemcpyAsync", at + 1e-3, 3, link),
@@ -256,7 +256,7 @@ def _copied(number: int, dur: float) -> list[Event]:
 
 
 def _framed(number: int, op_at: float, dur: float, external_id: int) -> list[Event]:
-    """An op written in Python, and a function with a kernel that has the id of the op."""
+    """Return an op written in Python, and a function with a kernel that has the id of the op."""
     of_op, at, link = {"External id": external_id}, 100 + 10 * number, 10_000 + number
     return [
         x("mine::op", op_at, dur, **{"Input Dims": [[2]]}, **of_op), _frame("a.py(1): f", at, 8, 1),
@@ -265,15 +265,15 @@ def _framed(number: int, op_at: float, dur: float, external_id: int) -> list[Eve
 
 
 def _snapshot(devices: int) -> bytes:
-    """A snapshot of the CUDA allocator with a history of one device."""
+    """Return a snapshot of the CUDA allocator with a history of one device."""
     block = {"action": "alloc", "addr": 1, "size": 512, "time_us": 5}
     traces = [[block] * 20_000, *[[]] * (devices - 1)]
     return json.dumps({"segments": [{}] * 20_000, "device_traces": traces}).encode()
 
 
 def _history(frames: int) -> bytes:
-    """A 20 MB snapshot of the CUDA allocator, with allocations that have stacks of ``frames`` frames or nothing at
-    all.
+    """Return a 20 MB snapshot of the CUDA allocator, with allocations that have stacks of ``frames`` frames or nothing
+    at all.
     """
     frame = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/module.py", "line": 7, "name": "forward"}
     block = {"addr": 1, "size": 512, "stream": 0, "time_us": 5, "frames": [frame] * frames} if frames else {}
@@ -283,7 +283,7 @@ def _history(frames: int) -> bytes:
 
 
 def _buckets(warmed: int, missed: int) -> bytes:
-    """A log of vLLM on Gaudi in which all shapes differ."""
+    """Return a log of vLLM on Gaudi in which all shapes differ."""
     lines = [
         f"[Warmup][Prompt][{number}/{warmed}] batch_size:{number % 317 + 1} query_len:{number // 317 + 1} num_blocks:0"
         for number in range(warmed)
@@ -369,7 +369,7 @@ def _distances(number: Callable[[int], int]) -> bytes:
 
 
 def _slices(number: Callable[[int], int]) -> bytes:
-    """Products of which a slice is used. The products and their backward functions have the sequence number ``number``,
+    """Products whose results are sliced. The products and their backward functions have the sequence number ``number``,
     and the last product contains an op for each of them."""
     count, events = 2_000, _steps(3, 200_000)
     events += [x("aten::add", 20 * count + 5 * at + 1, 3) for at in range(count)]
@@ -388,7 +388,7 @@ def _slices(number: Callable[[int], int]) -> bytes:
 
 
 def _slices_of_one(inputs: int) -> bytes:
-    """An op with ``inputs`` inputs, and many backward functions with its sequence number."""
+    """Return an op with ``inputs`` inputs, and many backward functions with its sequence number."""
     of = {"Sequence number": 7}
     events = [*_steps(3, 50_000), x("aten::mm", 9, 90, **{"Input Dims": [[64, 64], [64, 64]]})]
     events += [x("aten::slice", 1, 3, **of, **{"Input Dims": [[64, 64], *[[1]] * inputs]})]
@@ -489,7 +489,7 @@ def _sparse(rows: Callable[[int], int]) -> bytes:
 
 
 def _wide(inputs: int, kernels: int = 15_000, op: str = "aten::cat") -> bytes:
-    """One ``op`` with ``inputs`` inputs around all kernels."""
+    """Return one ``op`` with ``inputs`` inputs around all kernels."""
     args = {"Input Dims": [[number + 1, 3] for number in range(inputs)], "Input type": ["float"] * inputs}
     events = [*_steps(5, 20 * kernels + 100), x(op, 2, 20 * kernels + 40, **args)]
     return document([*events, *(one for number in range(kernels) for one in _kernel_of(number))])
@@ -520,7 +520,7 @@ def _repeated(weights: int) -> bytes:
 
 
 def _summed(inputs: int) -> bytes:
-    """A sum with ``inputs`` inputs around 15,000 kernels, and the softmax of an output layer."""
+    """Return a sum with ``inputs`` inputs around 15,000 kernels, and the softmax of an output layer."""
     args = {"Input Dims": [[number + 1, 3] for number in range(inputs)]}
     layer = x("aten::_log_softmax", 300_060, 9, **{"Input Dims": [[64, 50_000], [], []]})
     events = [*_steps(5, 300_100), x("aten::sum", 2, 300_040, **args), layer]
@@ -567,7 +567,7 @@ _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric
 
 
 def _card(device: str) -> bytes:
-    """A table of Gaudi's profiler, with ends of work on the card ``device``."""
+    """Return a table of Gaudi's profiler, with ends of work on the card ``device``."""
     row = "node,HW,e,{},{},{},\n"
     rows = [
         row.format("END" if number % 2 else "BEGIN", number, device if number < 2 else "0") for number in range(2000)

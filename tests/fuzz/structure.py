@@ -41,7 +41,7 @@ _LONGEST_CSV = 1 << 16
 
 
 def events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """The events as an array with one event per line, some of them twice."""
+    """Return the events as an array with one event per line, some of them twice."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -70,7 +70,7 @@ def structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def _toml(document: object) -> str:
-    """``document`` as TOML, with a line for each key and everything below it inline."""
+    """Return ``document`` as TOML, with a line for each key and everything below it inline."""
     if not isinstance(document, dict):
         return ""
     return "".join(f"{json.dumps(key)} = {_toml_value(value)}\n" for key, value in document.items())
@@ -150,7 +150,7 @@ def _deepened(random: Random, data: bytes, depth: int) -> bytes:
 
 
 def words(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Swap, drop or repeat words and symbols of a text (SQL or a log), or insert some from another text."""
+    """Swap, drop or repeat words and symbols of some text (SQL or a log), or insert some from other text."""
     found = list(_WORD.finditer(data))
     if len(found) < 3:
         return data

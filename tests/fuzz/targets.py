@@ -58,7 +58,7 @@ class Target:
     make: Callable[[Random], bytes] | None = None
 
     def input(self, number: int) -> bytes:
-        """The input with this number, which is always the same."""
+        """Return the input with this number, which is always the same."""
         random = Random(number)
         return self.make(random) if self.make else mutated(random, self.seeds)
 
@@ -263,7 +263,7 @@ def _cases(data: bytes, folder: Path) -> None:
 
 @cache
 def _open_store() -> TraceStore:
-    """A single store for all queries."""
+    """Return a single store for all queries."""
     store = TraceStore()
     # DuckDB complains about connections that are still open when Python exits.
     atexit.register(_open_store.cache_clear)

@@ -35,7 +35,7 @@ def main(name: str, number: int, seconds: float) -> None:
 
 
 def answer_to(target: Target, number: int, good_s: float) -> dict:
-    """The cost of input ``number``, and its failure if it failed. Benign inputs take ``good_s`` seconds."""
+    """Return the cost of input ``number``, and its failure if it failed. Benign inputs take ``good_s`` seconds."""
     data = target.input(number)
     try:
         cpu_s, grown = cpu_of(target, data)
@@ -50,7 +50,7 @@ def answer_to(target: Target, number: int, good_s: float) -> dict:
 
 
 def cpu_of(target: Target, data: bytes) -> tuple[float, int]:
-    """The CPU seconds that one input takes, and the peak growth of the process in bytes."""
+    """Return the CPU seconds that one input takes, and the peak growth of the process in bytes."""
     before, begun = forget_peak(), time.process_time()
     attempt(target, data, memory=False)
     return time.process_time() - begun, max(0, peak() - before)

@@ -22,8 +22,8 @@ BF16, FLOAT = "c10::BFloat16", "float"
 
 
 def record(*arguments: Any) -> tuple[str, str, str]:
-    """The profiler's record of some arguments: a tensor is given as ``(type, *dims)``, a list of tensors as ``Many``,
-    and anything else as None or a scalar.
+    """Return the profiler's record of some arguments: a tensor is given as ``(type, *dims)``, a list of tensors as
+    ``Many``, and anything else as None or a scalar.
     """
     dims = [a.dims if isinstance(a, Many) else list(a[1:]) if isinstance(a, tuple) else [] for a in arguments]
     types = [
@@ -42,7 +42,7 @@ class Many:
 
 
 def cost(name: str, *arguments: Any, element_bytes: int | None = None) -> Cost | None:
-    """The cost of a call of ``name``, which is an ATen op unless the name has a namespace."""
+    """Return the cost of a call of ``name``, which is an ATen op unless the name has a namespace."""
     name = name if "::" in name or name.startswith("triton") else f"aten::{name}"
     return cost_of(name, *record(*arguments), element_bytes)
 

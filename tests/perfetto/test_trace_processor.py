@@ -55,7 +55,7 @@ EVENTS = [
 
 @pytest.fixture
 def annotated(tmp_path: Path, run: Run):
-    """Returns a function that annotates a trace and returns the path of the copy."""
+    """Return a function that annotates a trace and returns the path of the copy."""
 
     def annotate(path: Path | str, *options: str) -> Path:
         out = tmp_path / "annotated.json.gz"

@@ -30,7 +30,7 @@ needs_trace_processor = pytest.mark.skipif(not (FOLDER and NODE), reason="needs 
 
 
 def query(trace: Path | str, *sql: str) -> list[Rows]:
-    """The rows of each SELECT on the trace. Integers are returned as text."""
+    """Return the rows of each SELECT on the trace. Integers are returned as text."""
     driver = Path(__file__).with_suffix(".mjs")
     command = [str(NODE), str(driver), str(FOLDER), str(trace), *sql]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

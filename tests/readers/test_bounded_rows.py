@@ -1,4 +1,4 @@
-"""If a text contains millions of short rows, readers keep a limited number of them and report the rest."""
+"""If an input contains millions of short rows, readers keep a limited number of them and report the rest."""
 
 from __future__ import annotations
 

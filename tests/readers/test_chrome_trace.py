@@ -40,14 +40,14 @@ def dump(value: object, **how: object) -> str:
 
 
 def in_object(events: str, before: dict[str, object] = HEAD, after: dict[str, object] | None = None) -> str:
-    """A document with the members ``before``, the text of the events, and the members ``after``."""
+    """Return a document with the members ``before``, the text of the events, and the members ``after``."""
     head = dump(before)[:-1] + ", " if before else "{"
     tail = ", " + dump(after)[1:] if after else "}"
     return f'{head}"traceEvents": [{events}]{tail}'
 
 
 def head_on_lines(event: Event, *lines: tuple[str, ...]) -> str:
-    """An event as Kineto writes it: a line for each group of keys in ``lines``, followed by args."""
+    """Return an event as Kineto writes it: a line for each group of keys in ``lines``, followed by args."""
     pieces = [", ".join(f"{dump(key)}: {dump(event[key])}" for key in line if key in event) for line in lines]
     if "args" in event:
         members = ",\n      ".join(f"{dump(key)}: {dump(value)}" for key, value in event["args"].items())
@@ -110,7 +110,7 @@ def test_layouts_of_an_array(layout: str) -> None:
 
 
 def members(data: bytes) -> bytes:
-    """A gzip file with several members, like the output of ``cat a.gz b.gz``."""
+    """Return a gzip file with several members, like the output of ``cat a.gz b.gz``."""
     return b"".join(gzip.compress(data[at : at + 300]) for at in range(0, len(data), 300))
 
 

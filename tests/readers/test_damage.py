@@ -20,7 +20,7 @@ from perftool.readers.files.stream import COMPRESSED_BLOCK
 
 
 def event(name: bytes, args: bytes = b"") -> bytes:
-    """An event with ``name`` as raw bytes, which are not escaped."""
+    """Return an event with ``name`` as raw bytes, which are not escaped."""
     tail = b',"args":' + args if args else b""
     return b'{"ph":"X","cat":"cpu_op","name":"' + name + b'","pid":1,"tid":1,"ts":1,"dur":2' + tail + b"}"
 
@@ -42,7 +42,7 @@ CUT = ("cut off", 1, None)
 OTHERS = [("unknown events", 1, None)]
 TWICE = [("repeated keys", 1, None)]
 
-# For each text between two intact events, the names that are read and the message.
+# For each piece of text between two intact events, the names that are read and the message.
 DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
     "control character": (event(b"x\x01y"), ["a", "x\x01y", "b"], MENDED),
     "line break in a name": (event(b"x\ny"), ["a", "x\ny", "b"], MENDED),
@@ -248,7 +248,9 @@ def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
 
 
 def whole_events(cut: bytes) -> tuple[int, bool]:
-    """The number of complete events in ``cut``, counted character by character, and whether their array is closed."""
+    """Return the number of complete events in ``cut``, counted character by character, and whether their array is
+    closed.
+    """
     depth, inside, escaped, count, closed = 0, False, False, 0, False
     for char in cut.decode(errors="ignore"):
         if inside:

@@ -15,7 +15,7 @@ HEADER = "[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] CPU Fallbac
 
 
 def counts(text: str | bytes, rank: int | None = None) -> list[tuple[int | None, str, int]]:
-    """The (rank, op, count) of each table row in ``text``."""
+    """Return the (rank, op, count) of each table row in ``text``."""
     content = text.encode() if isinstance(text, str) else text
     records = read_fallbacks(content, rank).fallbacks
     return [(record.rank, record.op, record.count) for record in records if record.origin == "table"]

@@ -152,7 +152,7 @@ def test_entries_and_texts_that_a_pickle_shares_are_bounded_by_its_size(tmp_path
     found["pg_config"] = {str(key): facts for key in range(20_000)}
 
     def size(content: dict[str, Any]) -> int:
-        """The number of characters read for each byte of the file."""
+        """Return the number of characters read for each byte of the file."""
         path.write_bytes(pickle.dumps(content, protocol=2))
         reading = dump.read(str(path))
         characters = sum(len(one.group) + len(one.name) + len(one.description) for one in reading.flight)
@@ -299,12 +299,12 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
 
 
 def done(group: str) -> int:
-    """The number of the last collective of ``group`` that every rank has called and that has therefore ended."""
+    """Return the number of the last collective of ``group`` that every rank has called and that has therefore ended."""
     return {"tp0": 5, "tp1": 4, "dp0": 2, "dp1": 2}[group]
 
 
 def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[dict[str, Any]]]) -> list[str]:
-    """The messages about a run with these ``groups``. ``called`` maps each rank to the entries in its dump."""
+    """Return the messages about a run with these ``groups``. ``called`` maps each rank to the entries in its dump."""
     for rank, entries in called.items():
         content = dumped(*entries)
         content["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
@@ -314,7 +314,7 @@ def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[d
 
 
 def sent(name: str, number: int, state: str = "started", **more: Any) -> dict[str, Any]:
-    """A send or a receive in the group pp."""
+    """Return a send or a receive in the group pp."""
     pp = {"process_group": ("pp", "pp"), "is_p2p": True, "collective_seq_id": 0, "p2p_seq_id": number}
     return entry(number, state, profiling_name=f"nccl:{name}", **{**pp, **more})
 
@@ -357,8 +357,8 @@ def test_a_send_that_both_have_called_does_not_end(tmp_path: Path) -> None:
 
 
 def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
-    """Batches are numbered like collectives, here two on rank 0 and one on rank 1, so their numbers cannot be
-    compared.
+    """Batches share the numbering of collectives. Here, rank 0 has two batches and rank 1 has one, so their numbers
+    cannot be compared.
     """
 
     def batch(number: int, state: str, *names: str) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ Statistics:
 
 
 def compilations(*statistics: dict[str, object]) -> str:
-    """A JSON metrics file with a graph_compilation record for each of ``statistics``."""
+    """Return a JSON metrics file with a graph_compilation record for each of ``statistics``."""
     records = [
         {"metric_name": "graph_compilation", "triggered_by": "mark_step", "statistics": item} for item in statistics
     ]

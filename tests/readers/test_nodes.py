@@ -24,7 +24,7 @@ ADVICE = """\
 
 
 def graph(**node: Any) -> dict[str, Any]:
-    """A post-graph file with one matmul, [512, 4096] x [4096, 1024], with the fastest dimension first."""
+    """Return a post-graph file with one matmul, [512, 4096] x [4096, 1024], with the fastest dimension first."""
     tensors = [
         {"name": "a", "max_shape": [4096, 512], "dtype": "bf16", "dtype_bit_size": 16, "allocation": "DRAM"},
         {"name": "b", "max_shape": [1024, 4096], "dtype": "bf16", "dtype_bit_size": 16, "allocation": "SRAM"},

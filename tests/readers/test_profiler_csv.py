@@ -24,7 +24,7 @@ def row(
 
 
 def spans(*rows: str) -> list[tuple[str, int, int]]:
-    """The (engine, ts, dur) of each slice read from ``rows``."""
+    """Return the (engine, ts, dur) of each slice read from ``rows``."""
     reading = read_csv("\n".join((HEADER, *rows)).encode())
     return [(item.engine, item.ts_ns, item.dur_ns) for item in reading.slices]
 

@@ -28,7 +28,7 @@ def test_what_python_prints_is_read(value: Any) -> None:
 
 
 def _as_lists(value: Any) -> Any:
-    """``value`` with tuples as lists and keys as strings."""
+    """Return ``value`` with tuples as lists and keys as strings."""
     if isinstance(value, (list, tuple)):
         return [_as_lists(one) for one in value]
     return {str(key): _as_lists(one) for key, one in value.items()} if isinstance(value, dict) else value

@@ -84,7 +84,7 @@ secrets = st.lists(st.text(PLAIN, min_size=8, max_size=12), min_size=1, max_size
 
 @st.composite
 def spelled(draw: st.DrawFn, text: str) -> str:
-    """``text`` as a JSON string, with or without an escape for each character."""
+    """Return ``text`` as a JSON string, with or without an escape for each character."""
     written = ""
     for letter in text:
         codes = letter.encode("utf-16-be").hex()
@@ -97,7 +97,7 @@ def spelled(draw: st.DrawFn, text: str) -> str:
 
 
 def texts_of(value: Any) -> list[str]:
-    """All texts in ``value``, including keys."""
+    """Yield all strings in ``value``, including keys."""
     if isinstance(value, dict):
         return [text for key, one in value.items() for text in (key, *texts_of(one))]
     return [text for one in value for text in texts_of(one)] if isinstance(value, list) else [value]
@@ -212,7 +212,7 @@ def test_numbers_that_json_lacks_become_null(big: int) -> None:
 
 
 def test_secrets_with_equal_beginnings_take_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text is compared with one secret per length, no matter how many secrets begin with the same characters."""
+    """Text is compared with one secret per length, no matter how many secrets begin with the same characters."""
     asked = 0
 
     class Counting(dict):  # type: ignore[type-arg]
@@ -304,8 +304,8 @@ def test_a_generated_secret_before_a_nul_is_left_out_where_it_is_repeated() -> N
 
 
 def test_no_text_of_a_rule_looks_like_a_secret() -> None:
-    """Reports contain these texts. If one looked like a secret, every report would warn about it, and --redact would
-    remove it.
+    """Reports contain these strings. If one of them looked like a secret, every report would warn about it, and
+    --redact would remove it.
     """
     texts = [path.read_text() for path in builtin_folder().rglob("*.toml")]
     assert [found for text in texts for found in secrets_in(text)] == []

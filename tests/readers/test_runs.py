@@ -173,7 +173,7 @@ def test_a_folder_of_profiler_csvs_gives_the_newest_of_each_card(tmp_path: Path)
     assert found.traces == tuple(str(tmp_path / name) for name in chosen)
     assert found.texts == tuple(str(tmp_path / name.replace(".csv", "_analyzed_nodes.csv")) for name in chosen)
     assert "3 recordings of the native profiler; analysing the newest of each card" in found.notes[0]
-    # The newest tables of two cards may be of different recordings, so --run does not pick among tables.
+    # The newest tables of two cards may come from different recordings, so --run does not pick among tables.
     for run in (None, "newest"):
         assert [doubt.file for doubt in find_inputs([str(tmp_path)], run=run).doubts] == [str(tmp_path / names[0])]
 

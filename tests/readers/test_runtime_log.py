@@ -9,7 +9,7 @@ from perftool.model.records import CompilationRecord, LogEvent
 
 
 def brief(text: str) -> list[tuple[str, str, int, float | None, float | None]]:
-    """The (kind, name, count, value, limit) of each event in ``text``."""
+    """Return the (kind, name, count, value, limit) of each event in ``text``."""
     events = read_events(text.encode()).events
     return [(event.kind, event.name, event.count, event.value, event.limit) for event in events]
 

@@ -76,7 +76,7 @@ def test_statistics_of_sglang(begin: str) -> None:
 )  # fmt: skip
 def test_statistics_in_an_unknown_form_are_reported(line: str) -> None:
     assert [issue.kind for issue in _read(line).issues] == ["unknown statistics"]
-    # Known statistics may be only a part of all.
+    # The known statistics may be only some of them.
     assert [issue.kind for issue in _read(LOAD, line).issues] == ["unknown statistics"]
     assert _read(LOAD).issues == ()
 
@@ -407,7 +407,7 @@ def test_a_record_with_a_key_twice_is_reported() -> None:
 
 
 def test_the_rest_of_a_line_that_docker_divided_is_no_line_of_the_server() -> None:
-    """Docker divides lines at 16 KiB, so the text of a client may begin a record."""
+    """Docker divides lines at 16 KiB, so a record may begin with a client's text."""
     divided = _docker("Received request cmpl-1: prompt: '" + "a" * 16_350, "")
     found = _read(_docker(SGLANG), divided, _docker(LOAD), _docker(SGLANG))
     assert [one.waiting for one in found.intervals] == [7, 7]

@@ -48,7 +48,7 @@ vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="0",
 
 
 def _starts(at: float | None = None) -> frozenset[tuple[str, float]]:
-    """The start of the only engine of a server."""
+    """Return the start of the only engine of a server."""
     return frozenset([("", at)] if at is not None else [])
 
 
@@ -262,7 +262,7 @@ def test_the_last_results_of_a_file_are_kept(form: str, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("form", ['{{"completed": {0}, "mean_ttft_ms": {0}.0}}\n', RESULT], ids=["JSON", "printed"])
 def test_times_that_a_client_did_not_measure_are_unknown(form: str, tmp_path: Path) -> None:
-    """A client writes 0 for the times of no request."""
+    """A client writes 0 for the times if there was no request to measure."""
     path = tmp_path / "bench.log"
     path.write_text(form.format(0))
     (result,) = text_input.read(str(path)).results

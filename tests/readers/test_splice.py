@@ -25,7 +25,7 @@ A, B = (orjson.dumps(x(name, 1, 2)) for name in "ab")
 
 
 def copy(data: bytes, added: tuple[bytes, ...] = (OURS,)) -> bytes:
-    """A copy of ``data`` with ``added`` inserted by the program."""
+    """Return a copy of ``data`` with ``added`` inserted by the program."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_bytes(data)
@@ -70,7 +70,7 @@ def test_a_second_copy_replaces_what_the_first_added(case: str) -> None:
     assert copy(first) == before + b",\n" + OURS + after
 
 
-# Texts that contain the start of our events, although we have not added any events to them.
+# Strings that contain the start of our events, although we have not added any events to them.
 NOT_OURS = {
     "an event of the run": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2},' + B + b"]",
     "the last event": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2}]',

@@ -1,4 +1,4 @@
-"""Every search method finds the same lines that contain any of many texts."""
+"""Every search method finds the same lines that contain any of many strings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.readers.logs import console_log
 from perftool.readers.text import text_search
 from perftool.readers.text.text_search import TextSearch
 
-# Texts that overlap, that share prefixes, or that contain special characters of regular expressions.
+# Strings that overlap, that share prefixes, or that contain special characters of regular expressions.
 TEXTS = ("abab", "ba", "b c", "%|", " | ", "[x]", "(a", "a.c", "\x1b", "'l': ", "é", "\\d", "a\0b")
 PARTS = (*TEXTS, "a", "b", " ", "c", "x", "|", "axc", "7", "É", "\0", "\n", "\n", "\n")
 

@@ -15,7 +15,7 @@ from perftool.readers.trace.chrome_trace import ChromeTrace
 
 
 def trace(*times: tuple[str, str]) -> bytes:
-    """A trace of events whose ``ts`` and ``dur`` have exactly the given text."""
+    """Return a trace of events whose ``ts`` and ``dur`` have exactly the given text."""
     events = [f'{{"ph":"X","name":"a","pid":1,"tid":1,"ts":{ts},"dur":{dur}}}' for ts, dur in times]
     return ('{"traceEvents":[' + ",".join(events) + "]}").encode()
 

@@ -271,8 +271,8 @@ def test_deep_arguments_keep_their_event() -> None:
 
 
 def read_names(data: bytes) -> tuple[list[str], str, list[str]]:
-    """The names, the status and the kinds of issues. Arguments are ignored, because Python's own parser rejects such
-    deep nesting.
+    """Return the names, the status and the kinds of issues. Arguments are ignored, because Python's own parser rejects
+    such deep nesting.
     """
     import tempfile
 

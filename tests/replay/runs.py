@@ -20,7 +20,8 @@ BEGIN = 1_000_000
 
 @dataclass(frozen=True)
 class Part:
-    """The ``work`` before a collective of the ranks in ``group``, in ns, by rank of the run and by cause.
+    """The ``work`` of the ranks in ``group`` before their collective, in ns, by the rank's number in the run and by
+    cause.
 
     The collective takes ``wire`` ns once all ranks have arrived. If ``waits`` is true, the ranks wait for it.
     """
@@ -66,12 +67,12 @@ class Ranks:
 
 
 def step_ns(ranks: int, steps: int, parts: Sequence[Part]) -> int:
-    """The length of a step, which ends when the last rank is done."""
+    """Return the length of a step, which ends when the last rank is done."""
     return (max(Ranks(steps, parts, [0] * ranks).now) - BEGIN) // steps
 
 
 def meetings(steps: int, parts: Sequence[Part], skew: Sequence[int], host_share: float = 0.0) -> Meetings:
-    """The meetings in the recordings of the ranks, whose clocks are ``skew`` ns ahead."""
+    """Return the meetings in the recordings of the ranks, whose clocks are ``skew`` ns ahead."""
     made, ahead = Ranks(steps, parts, skew), np.array(skew, dtype=np.int64)
     stretches = _columns(
         sorted(made.stretches), ["rank", "step", "ts", "end", "held_until", *(f"{cause}_ns" for cause in CAUSES)]

@@ -67,7 +67,7 @@ class Machine:
 
 
 def step_ns(acts: Sequence[Act]) -> int:
-    """The time from the start of ``acts``, when the device is idle, until everything is done."""
+    """Return the time from the start of ``acts``, when the device is idle, until everything is done."""
     machine = Machine()
     begin = machine.now
     machine.run(acts)
@@ -75,7 +75,7 @@ def step_ns(acts: Sequence[Act]) -> int:
 
 
 def period_ns(acts: Sequence[Act], passes: int = 3) -> int:
-    """The time of each repetition of ``acts`` after the first one."""
+    """Return the time of each repetition of ``acts`` after the first one."""
     machine, reached = Machine(), 0
     length = 0
     for _ in range(passes):
@@ -85,7 +85,7 @@ def period_ns(acts: Sequence[Act], passes: int = 3) -> int:
 
 
 def recording_of(acts: Sequence[Act], repeat: bool = False) -> Recording:
-    """A profiler's recording of ``acts`` as a single step."""
+    """Return a profiler's recording of ``acts`` as a single step."""
     machine = Machine()
     begin = machine.now
     machine.run(acts)

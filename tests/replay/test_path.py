@@ -22,7 +22,7 @@ from perftool.store.trace_store import TraceStore
 
 
 def events(count: int = 4) -> list[Event]:
-    """Steps of 1 ms: 300 us for a batch, a wait for a kernel of 400 us, a copy, and an op at the end."""
+    """Return steps of 1 ms: 300 us for a batch, a wait for a kernel of 400 us, a copy, and an op at the end."""
     found: list[Event] = []
     for number in range(count):
         at = number * 1000

@@ -24,12 +24,12 @@ def whole(*events: Event) -> Model:
 
 
 def launched(number: int, ts: float, start: float, dur: float, **args: object) -> list[Event]:
-    """A launch of 5 us and its kernel."""
+    """Return a launch of 5 us and its kernel."""
     return [runtime("cudaLaunchKernel", ts, 5, number), kernel("k", start, dur, number, **args)]
 
 
 def steps_of(body: list[Event], count: int = 4, length: float = LONG) -> list[Event]:
-    """``count`` equal steps of ``length`` us."""
+    """Return ``count`` equal steps of ``length`` us."""
     events: list[Event] = []
     for number in range(count):
         events.append(step(number, number * length, length))
@@ -116,8 +116,8 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
     ]
     assert found.why_not is None
     assert found.replayed_ns == 1_000_000
-    # The kernels take 400 us a step in total and alternate with the collective. At half their length, they save 200 of
-    # 1,000 us.
+    # The kernels take 400 us per step in total and alternate with the collective. At half their length, they save 200
+    # of 1,000 us.
     assert found.predict([Change("shorten", task, factor=0.5) for task in compute]).step_ns == 800_000
 
 

@@ -24,7 +24,7 @@ ALL = tuple(range(RANKS))
 
 
 def whole(parts: Sequence[Part]) -> list[Part]:
-    """``parts``, followed by the first part for a group of all ranks, so that all ranks meet in every step."""
+    """Return ``parts``, followed by the first part for a group of all ranks, so that all ranks meet in every step."""
     return [*parts, replace(parts[0], group=ALL)]
 
 

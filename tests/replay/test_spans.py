@@ -18,7 +18,7 @@ Stretch = tuple[int, int, float]
 
 
 def slow_saved(stretches: list[Stretch], until: int) -> float:
-    """The time that ``stretches`` save before ``until``, computed for each ns."""
+    """Return the time that ``stretches`` save before ``until``, computed for each ns."""
     best = (
         [1.0 - factor for ts, end, factor in stretches if ts <= moment < end] for moment in range(until)
     )  # fmt: skip
@@ -64,7 +64,7 @@ def launches() -> list[Event]:
 
 
 def gone_after(model: Model, made: list[Change]) -> list[tuple[int, int]]:
-    """The links that no longer delay tasks, and the links whose lag changed."""
+    """Return the links that no longer delay tasks, and the links whose lag changed."""
     result = altered(model.graph, made)
     differ = np.flatnonzero(result.lag != model.graph.links.lag)
     return [(int(link), int(result.lag[link])) for link in differ]

@@ -13,7 +13,7 @@ from perftool.replay.ranks.meetings import Meetings
 
 
 def write_run(folder: Path, steps: int) -> list[str]:
-    """Three ranks, of which another one computes longer in each step."""
+    """Write three ranks. In each step, a different one computes longer."""
     paths = []
     for rank in range(3):
         events: list[Event] = []

@@ -25,7 +25,7 @@ ONE_RANK = ("gaudi2_unoptimised", "gaudi3_gen_c.json.gz", "cpu/many_small_ops.js
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Returns a function that renders the report for a terminal of ``width`` columns (80 by default), or for a pipe if
+    """Return a function that renders the report for a terminal of ``width`` columns (80 by default), or for a pipe if
     ``width`` is None.
     """
 

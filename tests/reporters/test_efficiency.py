@@ -80,7 +80,7 @@ def test_the_roofline_bends_where_compute_becomes_the_limit() -> None:
     chart = roofline_chart(TOLD)
     assert chart is not None
     (point,), (roof,) = chart.points, chart.roofs
-    # With 1000 operations a byte, the point is right of the ridge and below the roof.
+    # With 1000 operations per byte, the point is right of the ridge and below the roof.
     assert point.x == roof.x2
     assert point.y > roof.y2
     assert (chart.left_out, point.kind) == (1, "kernel")

@@ -47,7 +47,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Returns a function that opens a page with a given width and theme. Any error on the console fails the test."""
+    """Return a function that opens a page with a given width and theme. Any error on the console fails the test."""
 
     def show(page: bytes, width: int = 1400, theme: str = "light", anchor: str = "") -> Any:
         (tmp_path / "report.html").write_bytes(page)
@@ -64,7 +64,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
 
 
 def requests_beyond_the_file(browser: Any) -> list[str]:
-    """The requests of the page, except for its own file and for data that it created itself."""
+    """Return the page's requests, except those for its own file and for data that it created itself."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     return [url for url in asked if not url.startswith(("file:", "blob:", "data:", "chrome:"))]

@@ -66,7 +66,7 @@ PROMISED = {
 
 
 def breaches(shape: Any, value: Any, place: str = "report") -> list[str]:
-    """The places where ``value`` lacks a key of ``shape`` or has a value of the wrong type. Additional keys are
+    """Return the places where ``value`` lacks a key of ``shape`` or has a value of the wrong type. Additional keys are
     allowed.
     """
     if isinstance(shape, dict):

@@ -33,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 def parsed(text: str) -> dict[str, dict[str, float]]:
-    """The samples by family and labels. Fails if the text breaks a rule of the format."""
+    """Return the samples by family and labels. Fail if the text breaks a rule of the format."""
     assert text.endswith("\n# EOF\n")
     families: dict[str, dict[str, float]] = {}
     said: dict[str, dict[str, str]] = {}

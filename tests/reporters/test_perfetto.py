@@ -67,7 +67,7 @@ DEEP = "[" * 1500 + "]" * 1500
 
 
 def timeline_of(ph: str, name: str, args: str) -> list[dict]:
-    """The events called ``name`` in the timeline of a rank that recorded one such event."""
+    """Return the events called ``name`` in the timeline of a rank that recorded one such event."""
     drawn = Annotations(0, 1, 0, Location(ts_ns=0, dur_ns=1), None, (), ())
     events = iter([(ph, None, name, "1", "1", 5000, 1000, None, args)])
     written = b"".join(render_ranks([RankTimeline(0, None, ("1",), events, drawn)]))

@@ -22,7 +22,9 @@ def sarif(*findings: LintFinding) -> Any:
 
 
 def _of_the_draft(log: Any) -> Any:
-    """``log`` with the keys of an older draft, on which the schema in the package is based (`state` for `status`)."""
+    """Return ``log`` with the keys of an older draft, on which the schema in the package is based (`state` for
+    `status`).
+    """
     return json.loads(json.dumps(log), object_hook=lambda value: {_DRAFT.get(key, key): value[key] for key in value})
 
 

@@ -15,7 +15,7 @@ MODEL = "vllm/v1/worker/gpu_model_runner.py"
 
 
 def decode(ts: float) -> list[Event]:
-    """A decode of eight requests: 6 ms of preparation, 30 ms in the model, and 4 ms until the next decode."""
+    """Return a decode of eight requests: 6 ms of preparation, 30 ms in the model, and 4 ms until the next decode."""
     return [
         x("execute_context_0(0)_generation_8(8)", ts, 36_000, "user_annotation"),
         x(f"{MODEL}(1920): _prepare_inputs", ts, 6_000, "python_function"),

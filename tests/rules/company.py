@@ -41,7 +41,7 @@ FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank)
 
 @cache
 def groups() -> tuple[tuple[Case, ...], ...]:
-    """The cases that may share a run, grouped by device. Every group contains at least two cases."""
+    """Return the cases that may share a run, grouped by device. Every group contains at least two cases."""
     made = []
     for _, alike in groupby(sorted(filter(_may_share, all_cases()), key=device_of), device_of):
         cases = list(alike)
@@ -51,7 +51,7 @@ def groups() -> tuple[tuple[Case, ...], ...]:
 
 @cache
 def alone() -> tuple[tuple[Case, ...], ...]:
-    """The cases outside of all groups, as tuples of cases with equal inputs."""
+    """Return the cases outside of all groups, as tuples of cases with equal inputs."""
     shared = {(case.code, case.name) for group in groups() for case in group}
     alike: dict[Any, list[Case]] = defaultdict(list)
     for case in all_cases():
@@ -71,7 +71,9 @@ def _may_share(case: Case) -> bool:
 
 
 def device_of(case: Case) -> str:
-    """What all ranks of a run must share: the device, which rules apply to it, and whether its speed is measured."""
+    """Return what all ranks of a run must share: the device, which rules apply to it, and whether its speed is
+    measured.
+    """
     on_gaudi = any("on" in event for event in case.events)
     works = on_gaudi or any(event.get("cat") in _DEVICE_WORK for event in case.events)
     makers = {str(one.get("name")).split()[0] for one in case.metadata.get("deviceProperties", ())}
@@ -83,7 +85,7 @@ def device_of(case: Case) -> str:
 
 
 def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
-    """How the findings of ``cases`` differ from the expected ones. All cases must have the same inputs."""
+    """Return how the findings of ``cases`` differ from the expected ones. All cases must have the same inputs."""
     first = cases[0]
     if first.own_sql is not None:
         outcomes: Iterator[Outcome] = (run_case(case, pack()[case.code], folder) for case in cases)
@@ -94,7 +96,7 @@ def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str
 
 
 def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
-    """How the findings of ``cases`` differ from the expected ones if the cases are ranks of one run."""
+    """Return how the findings of ``cases`` differ from the expected ones if the cases are ranks of one run."""
     for rank, case in enumerate(cases):
         write_rank(case, rank, folder)
 
@@ -118,8 +120,8 @@ def write_rank(case: Case, rank: int, folder: Path) -> Path:
 
 
 def _of_ranks(store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) -> list[Outcome]:
-    """What each of ``rules`` finds in ``store``. The context of each rule contains the values of the rank whose number
-    is the position of the rule in ``rules``.
+    """Return what each of ``rules`` finds in ``store``. The context of each rule contains the values of the rank whose
+    number is the position of the rule in ``rules``.
     """
     store.build(["windows", "_usual_steps"])
     windows = {row["rank"]: row for row in store.select(_OWN_WINDOWS)}
@@ -138,7 +140,7 @@ def _of_ranks(store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) 
 
 
 def _own_outcome(outcome: Outcome, rank: int) -> Outcome:
-    """``outcome`` with only the findings of ``rank``, as if the run had no other rank."""
+    """Return ``outcome`` with only the findings of ``rank``, as if the run had no other rank."""
     own = tuple(_as_rank_0(finding) for finding in outcome.findings if finding.rank in (rank, None))
     return replace(outcome, findings=own)
 
@@ -155,7 +157,7 @@ def _unlike(cases: Sequence[Case], outcomes: Iterator[Outcome], folder: Path) ->
 
 
 def _as_rank_0(finding: Finding) -> Finding:
-    """``finding`` with the texts that it would have if the run had only one rank."""
+    """Return ``finding`` with the wording that it would have if the run had only one rank."""
 
     def renamed(value: Any) -> Any:
         return value.replace(f"rank {finding.rank}", "rank 0") if isinstance(value, str) else value

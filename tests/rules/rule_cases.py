@@ -15,16 +15,16 @@ GAUDI_DIR = CASES_DIR / "gaudi"
 
 @cache
 def pack() -> dict[str, Rule]:
-    """The shipped rules by code."""
+    """Return the shipped rules by code."""
     return {rule.code: rule for rule in load_pack(builtin_folder())}
 
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """All cases of all rules, in file order. Cases with Gaudi inputs come last."""
+    """Return all cases of all rules, in file order. Cases with Gaudi inputs come last."""
     return tuple(case for path in case_files() for case in load_cases(path))
 
 
 def case_files() -> list[Path]:
-    """The files with cases, one for each rule and kind of input."""
+    """Return the files with cases, one for each rule and kind of input."""
     return [*sorted(CASES_DIR.glob("*.toml")), *sorted(GAUDI_DIR.glob("*.toml"))]

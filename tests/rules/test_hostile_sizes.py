@@ -23,7 +23,9 @@ _LARGEST = str(2**63 - 1)
 
 
 def _groups() -> list[list[Case]]:
-    """A case with sizes and findings of each rule about fused ops, grouped by device, which decides which rules run."""
+    """Return a case with sizes and findings of each rule about fused ops, grouped by device, because the device decides
+    which rules run.
+    """
     first: dict[str, Case] = {}
     for case in all_cases():
         single = not case.logs and not any("rank" in event for event in case.events)
@@ -33,7 +35,7 @@ def _groups() -> list[list[Case]]:
 
 
 def _resized(sizes: Any, resize: Callable[[list[int]], list[int]]) -> Any:
-    """``sizes`` (nested lists) with each list of numbers resized."""
+    """Return ``sizes`` (nested lists) with each list of numbers resized."""
     if not isinstance(sizes, list):
         return sizes
     if sizes and all(isinstance(size, int) for size in sizes):

@@ -90,7 +90,7 @@ def test_cases_stay_small_and_have_names_of_their_own() -> None:
 
 
 def most_events(case: Case) -> int:
-    """The largest number of events that ``case`` may have. Cases with several steps or ranks need more."""
+    """Return the largest number of events that ``case`` may have. Cases with several steps or ranks need more."""
     ranks = {event.get("rank", 0) for event in case.events}
     steps = sum(str(event.get("name")).startswith("ProfilerStep#") for event in case.events)
     return MOST_EVENTS_OF_A_RANK * len(ranks) if len(ranks) > 1 else max(MOST_EVENTS, MOST_EVENTS_OF_A_STEP * steps)

@@ -79,7 +79,7 @@ def test_gains_stay_bounds_where_the_steps_cannot_be_replayed(tmp_path: Path) ->
 
 
 def changes(events: list[Event], code: str) -> list[tuple[str, float, float]]:
-    """The changes that the fix of ``code`` makes to the first replayed step: the kind, the start in us and the
+    """Return the changes that the fix of ``code`` makes to the first replayed step: the kind, the start in us and the
     factor.
     """
     with store_over(events) as store:
@@ -93,7 +93,7 @@ def changes(events: list[Event], code: str) -> list[tuple[str, float, float]]:
 
 
 def launched(name: str, number: int, ts: float, at: float, **args: object) -> list[Event]:
-    """An op of 30 us, its launch, and a kernel of 40 us."""
+    """Return an op of 30 us, its launch, and a kernel of 40 us."""
     return [x(name, ts, 30, **args), runtime("cudaLaunchKernel", ts + 5, 5, number), kernel("k", at, 40, number)]
 
 

@@ -28,18 +28,18 @@ class Run:
         return self.top["traceEvents"]
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """The complete events and begin events called ``name``."""
+        """Return the complete events and begin events called ``name``."""
         return [event for event in self.events if event["name"] == name and event["ph"] in "XB"]
 
     def kernels(self, engine: str = "") -> list[dict[str, Any]]:
-        """The device work, on all engines or on one of them, without Synapse's command downloads."""
+        """Return the device work, on all engines or on one of them, without Synapse's command downloads."""
         base = {"MME": 6, "TPC": 7, "PDMA": 3, "": None}[engine]
         work = [event for event in self.events if event["pid"] == 0 and event["ph"] == "X"]
         work = [event for event in work if not event["name"].startswith("pdma_tx_commands")]
         return [event for event in work if base is None or event["tid"] // 1000 == base]
 
     def busy(self, engine: str = "") -> float:
-        """Microseconds of device work."""
+        """Return the microseconds of device work."""
         return sum(event["dur"] for event in self.kernels(engine))
 
     @property

@@ -12,7 +12,7 @@ from perftool.model.hpu_bridge import hpu_bridge
 
 
 def cuts(done: Run) -> list[str]:
-    """The reason for each cut except the last one."""
+    """Return the reason for each cut except the last one."""
     return [line.split("step marker due to ")[1] for line in done.log.splitlines() if "step marker due to" in line][:-1]
 
 

@@ -43,7 +43,7 @@ TEXT = "batch = {'input_ids': torch.randint(0, 64, (2, 12))}\nbatch['labels'] = 
 
 
 def expectations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every script by name, with its text or path and its expected behaviour."""
+    """Yield every script by name, with its text or path and its expected behaviour."""
     models = tomli.loads((HERE / "models.toml").read_text())
     loop = models.pop("loop")
     for name, entry in models.items():

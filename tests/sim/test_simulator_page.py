@@ -28,7 +28,9 @@ def test_the_page_names_every_constant_with_its_value() -> None:
 
 
 def wrong(run: Path) -> set[str]:
-    """The codes in ``WRONG`` that are found in the files of a simulation, whose names begin with ``run``."""
+    """Return the codes in ``WRONG`` that are found in a simulation's files, those with names that begin with
+    ``run``.
+    """
     report = analyze([f"{run}.json.gz"], logs=[f"{run}.log", f"{run}.metrics.json"])
     return {finding.code for finding in report.findings} & WRONG
 

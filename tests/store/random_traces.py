@@ -35,7 +35,7 @@ class Trace:
 
 @st.composite
 def traces(draw: st.DrawFn, *, old: bool = False, extra: bool = True) -> Trace:
-    """Draw a trace with today's categories, or with those of old Kineto if ``old``."""
+    """Draw a trace with today's categories, or with those of old Kineto if ``old`` is set."""
     trace = Trace()
     at = 1000
     for number in range(draw(st.integers(1, 4))):

@@ -28,8 +28,8 @@ def outlasts(works: list[Work], later: list[list[Work]]) -> list[Work]:
 
 
 def step_bounds(trace: Trace) -> list[tuple[int, int]]:
-    """The bounds of each step. A step lasts until the work launched in it is done, and the next step starts there. Work
-    that outlasts the next step's work does not extend its own step.
+    """Return the bounds of each step. A step lasts until the work launched in it is done, and the next step starts
+    there. Work that outlasts the next step's work does not extend its own step.
     """
     inside = launched_inside(trace)
     if not any(inside):
@@ -49,7 +49,7 @@ def step_bounds(trace: Trace) -> list[tuple[int, int]]:
 
 
 def naive_breakdown(trace: Trace) -> list[dict[str, int]]:
-    """The breakdown by the first class of ``BREAKDOWN`` that is active in each microsecond."""
+    """Return the breakdown by the first class of ``BREAKDOWN`` that is active in each microsecond."""
     intervals = [*trace.host, *((work.kind, work.ts, work.end) for work in trace.work)]
     steps = []
     for begin, end in step_bounds(trace):
@@ -84,10 +84,10 @@ PLUGIN = importlib.util.find_spec("torch_tb_profiler")
 
 
 def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
-    """The breakdown by PyTorch's TensorBoard plugin, in ns, without steps cut off by the recording.
+    """Return the breakdown by PyTorch's TensorBoard plugin, in ns, without steps cut off by the recording.
 
-    Returns None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the
-    parts add up to more than the step. Also returns None where work ends after the next step's work, because the plugin
+    Return None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the
+    parts add up to more than the step. Also return None where work ends after the next step's work, because the plugin
     lets such work extend its own step.
     """
     inside = launched_inside(trace)
@@ -136,7 +136,7 @@ def test_steps_without_any_op_are_complete(rows: Rows) -> None:
 
 
 def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) -> list[Event]:
-    """Steps with ``counts`` launches. Each step ends with the same op, except that the last one ends with
+    """Return steps with ``counts`` launches. Each step ends with the same op, except that the last one ends with
     ``last_op``.
     """
     events: list[Event] = []

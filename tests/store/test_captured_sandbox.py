@@ -18,7 +18,7 @@ LONGEST = (1000 + (16 << 20)).to_bytes(4, "big")
 
 
 def answer(*frames: Any) -> io.BytesIO:
-    """A pipe with ``frames``: bytes stay as they are, and anything else becomes JSON."""
+    """Return a pipe with ``frames``: bytes stay as they are, and anything else becomes JSON."""
     pipe = io.BytesIO()
     for frame in frames:
         send(pipe, frame if isinstance(frame, bytes) else encoded(frame))

@@ -43,7 +43,7 @@ def test_a_header_names_exactly_the_tables_that_the_sql_uses(table: Table, empty
     called = re.findall(r"interval_\w+\((\w+)(?:, (\w+))?\)", table.sql)
     named |= {argument for arguments in called for argument in arguments if argument}
     parts = {entry["key"] for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
-    # input_issues reads the issues that building _pairs records.
+    # input_issues reads the issues that are recorded while _pairs is built.
     unseen = {"_pairs"} if table.name == "input_issues" else set()
 
     assert set(table.needs) == named - parts - {RAW} | unseen

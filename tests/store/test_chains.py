@@ -13,8 +13,8 @@ from perftool.store.chains import Repeat, repeats
 
 
 def found(text: str, **lengths: int) -> list[Repeat]:
-    """The repeats in a sequence of kernels, written as one letter each. A kernel takes 10 ns unless ``lengths`` says
-    otherwise.
+    """Return the repeats in a sequence of kernels, written as one letter each. A kernel takes 10 ns unless ``lengths``
+    says otherwise.
     """
     kinds = np.array([ord(letter) for letter in text], dtype=np.int64)
     return repeats(kinds, np.array([lengths.get(letter, 10) for letter in text], dtype=np.int64))

@@ -60,7 +60,7 @@ def test_lists_of_more_than_thirty_ranks_are_shortened_as_pytorch_does(store: St
 
 def test_the_offset_is_the_median_of_the_ends(store: Store) -> None:
     first = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in (100, 200, 300, 400, 500))]
-    # The other clock is 100 us ahead. One end is far off, and two are off by 2 us.
+    # The other clock is 100 us ahead. One end is far off, and two ends are off by 2 us.
     other = [step(1, 100, 1000), *(collective("allreduce", at, 50) for at in (200, 302, 400, 502, 640))]
 
     assert clocks(store(first, other)) == [(0, 0, 5, 0), (1, -102_000, 5, 2000)]

@@ -66,7 +66,7 @@ def test_a_name_that_looks_like_a_formula_stays_text_in_a_workbook(store: TraceS
 
     with zipfile.ZipFile(tmp_path / "run.xlsx") as book:
         sheets = {name: book.read(name).decode() for name in book.namelist() if "worksheets/sheet" in name}
-    # One sheet documents the tables, and one contains the ops. There is none for gaps, which have no rows.
+    # One sheet documents the tables, and one contains the ops. There is no sheet for gaps, which have no rows.
     assert len(sheets) == 2
     assert not any("<f>" in sheet or "<hyperlink" in sheet for sheet in sheets.values())
     assert any("=HYPERLINK(" in sheet for sheet in sheets.values())

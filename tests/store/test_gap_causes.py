@@ -15,7 +15,7 @@ FED = [step(1, 0, 1000), *launch(1, 0, 10, 20, 80, "a"), *launch(2, 880, 10, 900
 
 
 def causes(rows: Rows, *events: Event) -> list[tuple[str, float]]:
-    """The cause and the length in us of each part of the gap in the middle of the step, up to the submission."""
+    """Return the cause and the length in us of each part of the gap in the middle of the step, up to the submission."""
     parts = rows("gap_causes", [*FED, *events])
     return [(part["cause"], part["dur"] / 1000) for part in parts if 100_000 <= part["ts"] < 880_000]
 

@@ -44,7 +44,7 @@ WAIT = 8_800
 
 
 def waiting(trace: GaudiTrace, api: bool, method: str) -> GaudiTrace:
-    """Two steps, each with one wait for the device. ``api`` and ``method`` choose the lanes that show it."""
+    """Return two steps, each with one wait for the device. ``api`` and ``method`` choose the lanes that show it."""
     for step in range(2):
         at = 10_000 * step
         trace.step(step, at, 10_000)
@@ -111,7 +111,7 @@ def test_a_call_is_linked_to_a_transfer_of_its_own_direction(tmp_path: Path) -> 
 
 
 def two_recipes_of_one_id(**values: tuple[str, str]) -> GaudiTrace:
-    """Two graphs with the same recipe id. ``values`` are the arguments that distinguish them."""
+    """Return two graphs with the same recipe id. ``values`` are the arguments that distinguish them."""
     trace = GaudiTrace()
     trace.step(0, 0, 10_000)
     for number, at in enumerate((1_000, 3_000, 5_000)):

@@ -29,7 +29,7 @@ peaks = [{ dtype = "bf16", unit = "matrix", rate = 200e12 }]
 
 @pytest.fixture
 def report_of(tmp_path: Path) -> Callable[..., Report]:
-    """Returns a function that reports on a 4096^3 matmul of 1 ms. Its arguments are the user's device and the trace's
+    """Return a function that reports on a 4096^3 matmul of 1 ms. Its arguments are the user's device and the trace's
     metadata.
     """
 

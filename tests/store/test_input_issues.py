@@ -70,7 +70,7 @@ def test_long_names_that_together_are_too_long_are_cut_in_their_middle() -> None
 
 
 def test_compilations_that_are_only_counted_have_limited_rows_over_all_inputs(tmp_path: Path) -> None:
-    """A log of 90 kB used to become 10,000,000 rows, and several such logs many times as many."""
+    """A log of 90 kB used to become 10,000,000 rows, and several such logs became many times as many rows."""
     line = "[DETECT_RECOMPILE_AUTO][net]step:{} Recompilation! new input signature num_graphs:{}\n"
     for rank in range(2):
         text = "".join(line.format(number, 30_000) for number in range(5))

@@ -35,7 +35,7 @@ def call(macro: str, intervals: list[Interval]) -> list[tuple[int, ...]]:
 
 
 def covered(intervals: list[tuple[int, ...]]) -> set[tuple[int, int, int]]:
-    """All points (rank, class, time) in half-open intervals."""
+    """Return all points (rank, class, time) in half-open intervals."""
     return {(rank, kind, at) for rank, kind, ts, end in intervals for at in range(ts, end)}
 
 

@@ -165,7 +165,7 @@ def speeds(folder: Path, ops: object) -> list[tuple[object, ...]]:
 
 
 def rows(folder: Path, member: str, value: object, table: str) -> list[tuple[object, ...]]:
-    """The rows of ``table`` for a recording with this value of ``member``."""
+    """Return the rows of ``table`` for a recording with this value of ``member``."""
     path = folder / "trace.json"
     path.write_bytes(document([step(0, 0, 1000), x("aten::mm", 0, 90)], perftoolRecording={**RECORDING, member: value}))
     with open_trace(path) as trace:

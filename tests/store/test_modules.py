@@ -18,7 +18,7 @@ def module(name: str, ts: float, dur: float) -> Event:
 
 
 def op(name: str, ts: float, correlation: int, us: float, **args: int) -> list[Event]:
-    """An op of 8 us that launches a kernel of ``us`` microseconds."""
+    """Return an op of 8 us that launches a kernel of ``us`` microseconds."""
     return [x(f"aten::{name}", ts, 8, **args), *launch(correlation, ts + 1, 5, 10 * ts + 5_000, us, f"{name}_kernel")]
 
 
@@ -28,7 +28,7 @@ def backward(name: str, ts: float, correlation: int, us: float, sequence: int) -
 
 
 def trained() -> list[Event]:
-    """A training step of a model with two layers, each a matmul and an activation."""
+    """Return a training step of a model with two layers, each a matmul and an activation."""
     events = [step(1, 0, 20_000), module("Model_0", 10, 190)]
     for layer in range(2):
         at, number = 20 + 80 * layer, 2 * layer

@@ -15,7 +15,7 @@ Span = tuple[int, int, int]
 
 
 def nested(spans: list[Span]) -> list[tuple[int, int]]:
-    """The (depth, parent) of each span from ``nest``, which gets the spans in reverse order."""
+    """Return the (depth, parent) of each span from ``nest``, which gets the spans in reverse order."""
     numbers = np.arange(len(spans))[::-1]
     columns = np.array(spans, dtype=np.int64).reshape(-1, 3)[::-1].T
     order, depth, parent = nest(numbers, *columns)

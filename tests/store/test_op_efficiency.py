@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def op(name: str, ts: float, work_us: float, correlation: int, work: str = "k", **args: Any) -> list[Event]:
-    """An op of 20 us, and the kernel that it launches, which starts 100 us after the op does."""
+    """Return an op of 20 us, and the kernel that it launches, which starts 100 us after the op does."""
     return [x(name, ts, 20, **args), *launch(correlation, ts + 5, 5, ts + 100, work_us, work)]
 
 
@@ -144,7 +144,7 @@ BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
 
 
 def checkpointed(forward: dict[str, Any], repeated: dict[str, Any]) -> list[Event]:
-    """A matmul in forward, one that a backward function repeats, and the one for the gradient."""
+    """Return a matmul in forward, one that a backward function repeats, and the one for the gradient."""
     return [
         *STEP, *op("aten::mm", 100, 80, 1, **forward), x(BACKWARD, 300, 90),
         *op("aten::mm", 310, 80, 2, **repeated), *op("aten::mm", 340, 80, 3, **PRODUCT),
@@ -231,7 +231,7 @@ def test_one_rank_without_data_removes_the_ratio_of_the_summary(tmp_path: Path) 
 
 
 def replay(correlation: int, ts: float, *kernels: tuple[str, float]) -> list[Event]:
-    """A launch of a captured graph, with its kernels 20 us apart."""
+    """Return a launch of a captured graph, with its kernels 20 us apart."""
     work = [kernel(name, ts + 50 + 20 * at, took, correlation) for at, (name, took) in enumerate(kernels)]
     return [runtime("cudaGraphLaunch", ts, 10, correlation), *work]
 

@@ -13,7 +13,7 @@ Call = tuple[str, str | None]
 
 
 def slices(*calls: Call) -> tuple[dict[int, int], int, int]:
-    """The end of each begin (by index), the number of unmatched ends, and the number of unmatched begins."""
+    """Return the end of each begin (by index), the number of unmatched ends, and the number of unmatched begins."""
     found = pair((at, "track", phase, name, at) for at, (phase, name) in enumerate(calls))
     return dict(zip(found.begin, found.end_ns, strict=True)), found.unmatched_ends, found.unmatched_begins
 

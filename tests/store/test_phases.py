@@ -8,18 +8,18 @@ from stores import Rows
 
 
 def phases(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
-    """The phase, the length in us and the evidence of each stretch."""
+    """Return the phase, the length in us and the evidence of each stretch."""
     return [(row["phase"], row["dur"] / 1000, row["evidence"]) for row in rows("phases", list(events))]
 
 
 def steps(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
-    """The source, the length on the host in us, and why the step is left out, for each step."""
+    """Return the source, the length on the host in us, and why the step is left out, for each step."""
     found = rows("steps", list(events))
     return [(row["source"], (row["host_end"] - row["host_ts"]) / 1000, row["left_out"]) for row in found]
 
 
 def iteration(number: int, at: float, dur: float = 1000) -> list[Event]:
-    """A backward pass with its device work, then the optimizer."""
+    """Return a backward pass with its device work, then the optimizer."""
     work = [event for n in range(6) for event in launch(10 * number + n, at + 10 * n, 5, at + 10 * n + 5, 10)]
     optimizer = x("Optimizer.step#SGD.step", at + dur - 100, 100, "user_annotation")
     return [x("MmBackward0", at, 100), *work, optimizer]

@@ -145,7 +145,7 @@ def test_stages_are_those_of_the_iteration_around_or_after_them(rows: Rows) -> N
 
 
 def high_level(name: str, ts: float, dur: float) -> Event:
-    """An event without a category, as vLLM's profiler on Gaudi writes it."""
+    """Return an event without a category, as vLLM's profiler on Gaudi writes it."""
     return {"ph": "X", "pid": 7, "tid": 3, "name": name, "ts": ts, "dur": dur, "args": None}
 
 

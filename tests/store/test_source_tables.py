@@ -1,4 +1,4 @@
-"""Texts of the inputs that are not valid Unicode do not stop an analysis."""
+"""Text in the inputs that is not valid Unicode does not stop an analysis."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ class Recording:
 
 
 def path_of(name: str) -> str:
-    """The path of the recorded trace ``name``, which is a folder if there are several ranks."""
+    """Return the path of the recorded trace ``name``, which is a folder if there are several ranks."""
     return str(FOLDER / name if (FOLDER / name).is_dir() else FOLDER / f"{name}.json.gz")
 
 
 @cache
 def recording(name: str) -> Recording:
-    """The analysis of the recorded trace ``name``."""
+    """Return the analysis of the recorded trace ``name``."""
     with analysed(find_inputs([path_of(name)]), load_pack(builtin_folder())) as run:
         return Recording(run.report, run.store.rows("op_efficiency"))
 
@@ -52,6 +52,6 @@ def write_with_late_clock(folder: Path, into: Path) -> None:
 
 
 def sentences(report: Report) -> list[Any]:
-    """The verdict and the findings of ``report``."""
+    """Return the verdict and the findings of ``report``."""
     verdict = report.verdict
     return [verdict.headline, verdict.below, [(f.code, f.subject, f.message) for f in report.findings]]

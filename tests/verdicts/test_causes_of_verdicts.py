@@ -15,7 +15,7 @@ PACK = load_pack(builtin_folder())
 
 
 def report_of(events: list[Event], folder: Path, *codes: str) -> Report:
-    """The report on ``events`` by the rules in ``codes`` only."""
+    """Return the report on ``events`` by the rules in ``codes`` only."""
     path = folder / "trace.json"
     path.write_bytes(document(events))
     return analyze([str(path)], [rule for rule in PACK if rule.code in codes])
@@ -103,7 +103,7 @@ def test_a_kernel_that_only_waits_is_not_work(tmp_path: Path) -> None:
 
 
 def compiling_steps(lengths: list[float], compiles: list[float]) -> list[Event]:
-    """Steps of ``lengths`` us, in which compiling a graph takes ``compiles`` us."""
+    """Return steps of ``lengths`` us, in which compiling a graph takes ``compiles`` us."""
     events, at = [], 0.0
     for number, (length, compiled) in enumerate(zip(lengths, compiles, strict=True), 1):
         frames = [x("entire_frame_compile", at, compiled)] if compiled else []
@@ -300,7 +300,7 @@ def test_a_loss_in_unusual_steps_keeps_its_bound(tmp_path: Path) -> None:
 
 def test_the_line_of_unfused_kernels_is_chosen_by_their_time_on_the_device(tmp_path: Path) -> None:
     def ops(number: int, at: float, host: float, work_at: float, work: float) -> list[Event]:
-        """Two pointwise kernels of ``work`` us each, launched within ``host`` us."""
+        """Return two pointwise kernels of ``work`` us each, launched within ``host`` us."""
         half = host / 2
         return [
             event

@@ -15,8 +15,8 @@ Events = list[dict[str, Any]]
 
 
 def shuffled(events: Events) -> Events:
-    """``events`` in a different order. Begin and end events keep their order, because at equal times nothing else shows
-    which of them belong together.
+    """Return ``events`` in a different order. Begin and end events keep their order, because at equal times nothing
+    else shows which of them belong together.
     """
     mixed = random.Random(1).sample(events, len(events))
     paired = iter([event for event in events if event.get("ph") in ("B", "E")])
@@ -28,7 +28,7 @@ def later(events: Events) -> Events:
 
 
 def renumbered(events: Events) -> Events:
-    """``events`` with correlations and flows numbered from a different start."""
+    """Return ``events`` with correlations and flows numbered from a different start."""
     for event in events:
         args = event.get("args", {})
         args |= {key: args[key] + 7_000_000 for key in ("correlation", "External id") if isinstance(args.get(key), int)}
@@ -38,7 +38,7 @@ def renumbered(events: Events) -> Events:
 
 
 def answer_of(events: Events, place: Path) -> list[Any]:
-    """The report on ``events``, without the log and the metrics of the sample."""
+    """Return the report on ``events``, without the log and the metrics of the sample."""
     path = place / "trace.json"
     path.write_text(json.dumps({**recorded(), "traceEvents": events}))
     report = analyze([str(path)])

@@ -42,7 +42,8 @@ HOST = (
 )
 CALLS = ("cudaDeviceSynchronize", "cudaMalloc", "cudaMemcpy", "hipGraphLaunch", "cudaFree")
 PART = st.one_of(
-    # An op: how many, the length of the call, the delay until its work starts, and the length of the work.
+    # An op: the number of its calls, the length of the call, the delay until its work starts, and the length of the
+    # work.
     st.tuples(st.sampled_from(sorted(WORK)), st.sampled_from((1, 1, 30)), TIMES, TIMES, TIMES, st.integers(7, 8)),
     st.tuples(st.sampled_from(HOST), st.sampled_from((1, 1, 30)), TIMES, st.integers(1, 2)),
     st.tuples(st.sampled_from(CALLS), st.just(1), TIMES, st.integers(1, 2)),
@@ -50,7 +51,7 @@ PART = st.one_of(
 
 
 def made(parts: list[tuple[tuple[int, int], tuple[object, ...]]], steps: int) -> list[Event]:
-    """The events of ``parts`` one after the other, divided into ``steps`` steps of 4 ms."""
+    """Return the events of ``parts`` one after the other, divided into ``steps`` steps of 4 ms."""
     events: list[Event] = [step(number, 4000 * number, 4000) for number in range(steps)]
     at, number = 0.0, 0
     for (pause, shrink), (name, times, *numbers) in parts:

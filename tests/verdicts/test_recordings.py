@@ -46,7 +46,7 @@ def test_a_report(name: str) -> None:
 
 
 def unlike(report: Report, expected: dict[str, Any]) -> list[str]:
-    """How ``report`` differs from the expert's verdict."""
+    """Return how ``report`` differs from the expert's verdict."""
     texts = [report.verdict.headline, *(text for found in report.findings for text in (found.message, found.fix))]
     codes = {finding.code for finding in report.findings}
     first = [finding.code for finding in report.advice][:1]
@@ -66,7 +66,9 @@ def is_first(first: list[str], expected: list[str]) -> bool:
 
 
 def unexplained(rows: list[dict[str, Any]]) -> list[str]:
-    """The ops and kernels with more than 5 % of the work over all shapes, but with neither a model nor a reason."""
+    """Return the ops and kernels with more than 5 % of the work over all shapes, but with neither a model nor a
+    reason.
+    """
     columns = [field.name for field in fields(OpRate)]
     ops = [OpRate(**{name: row[name] for name in columns}) for row in rows]
     work = sum(op.kernel_ns for op in ops)
@@ -78,7 +80,7 @@ def unexplained(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def shown(page: str, begin: str) -> str:
-    """The block of ``page`` that begins with ``begin``, without its beginning."""
+    """Return the block of ``page`` that begins with ``begin``, without its beginning."""
     found = re.search(rf"```text\n{re.escape(begin)}(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     assert found, begin
     return found[1]

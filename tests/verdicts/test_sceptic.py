@@ -69,12 +69,12 @@ def without_stacks(events: Events) -> Events:
 
 
 def without(*keys: str) -> Callable[[Events], Events]:
-    """Returns a function that removes the given arguments from events."""
+    """Return a function that removes the given arguments from events."""
     return lambda events: [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k not in keys}} for e in events]
 
 
 def without_machine(whole: Trace) -> Trace:
-    """The recording without its device, its processor and the load of the cores."""
+    """Return the recording without its device, its processor and the load of the cores."""
     told = ("deviceProperties", "perftoolRecording")
     return {key: value for key, value in whole.items() if key not in told and "version" not in key.lower()}
 

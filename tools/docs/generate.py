@@ -53,7 +53,7 @@ TRACES = Path(os.environ.get("PERFTOOL_TRACES", DOCS.parents[1] / "shared" / "tr
 
 
 def tables_page() -> str:
-    """Every public table with its columns."""
+    """Return a page about every public table and its columns."""
     intro = (
         "# Tables\n\nThe program derives these tables from a trace. Query them with\n"
         "`habana_perf_tool query PATH SQL` (in DuckDB's SQL), or get DataFrames with\n"
@@ -67,7 +67,7 @@ def tables_page() -> str:
 
 
 def rules_page() -> str:
-    """Every rule in the built-in pack, with a link to its page."""
+    """Return a page that lists every rule in the built-in pack, with a link to its page."""
     families = groupby(load_pack(builtin_folder()), key=lambda rule: rule.code[:3])
     intro = (
         "# Rules\n\nEach page says what the rule looks for, its thresholds and their reasons, the fix for each\n"
@@ -81,7 +81,7 @@ def rules_page() -> str:
 
 
 def report_page() -> str:
-    """The guide to reading a report, with the current output of the sample."""
+    """Return the guide to reading a report, with the current output of the sample."""
     blocks = _report().split("\n\n")
 
     def block(match: re.Match[str]) -> str:
@@ -92,18 +92,18 @@ def report_page() -> str:
 
 
 def readme() -> str:
-    """The README, with the current short report."""
+    """Return the README, with the current short report."""
     return measured.fill(_with_answer((DOCS.parent / "README.md").read_text(encoding="utf-8")))
 
 
 def peers_page() -> str:
-    """The comparison with other tools, with the benchmark's figures."""
+    """Return the comparison with other tools, with the benchmark's figures."""
     return measured.fill((DOCS / "peers.md").read_text(encoding="utf-8"))
 
 
 def symptom_page(name: str) -> str:
-    """The page for a symptom, with the current output of its commands. If a command's recording is missing, its old
-    output is kept."""
+    """Return the page for a symptom, with the current output of its commands. If a command's recording is missing, its
+    old output is kept."""
 
     def block(match: re.Match[str]) -> str:
         words = match["command"].replace("{traces}", str(TRACES)).split()
@@ -118,7 +118,7 @@ def symptom_page(name: str) -> str:
 
 
 def json_page() -> str:
-    """The contract of the JSON report, with every metric of the summary."""
+    """Return the contract of the JSON report, with every metric of the summary."""
     rows = [f"| `{kind.name}` | {kind.unit} | {_cell(kind.meaning)} |" for kind in metric_kinds()]
     table = "\n".join(["| metric | unit | definition |", "|---|---|---|", *rows, ""])
     return METRICS.sub(lambda found: found[1] + table, (DOCS / "json.md").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ def fill(page: str) -> str:
 
 
 def sizes() -> str:
-    """How time and memory grow with a trace's size, and whether the goal is met."""
+    """Return how time and memory grow with a trace's size, and whether the goal is met."""
     goals = {what: row for what, *row in _GOAL.findall(SOURCE.read_text(encoding="utf-8"))}
     grown = [value for what, row in goals.items() if what.startswith("CPU time per MB") for value in row[1:]]
     ratios = sorted(float(value) for value in grown if value != "-")

@@ -32,7 +32,7 @@ These cannot be set in a configuration.
 
 
 def options_page() -> str:
-    """The rows of the table, followed by the options of individual commands."""
+    """Return a page with the rows of the table, followed by the options of individual commands."""
     rows = sorted(ROWS, key=lambda one: one.panel or "")
     parts = [NOTE, INTRO]
     for panel, found in groupby(rows, key=lambda one: one.panel):

@@ -44,7 +44,7 @@ def _says(ran: dict[str, Any]) -> str:
 
 
 def speed() -> str:
-    """The CPU time of each program as a multiple of ours, and its peak memory."""
+    """Return the CPU time of each program as a multiple of ours, and its peak memory."""
     method, found = _part("speed")
     ours = {name: trace["rows"]["perftool"]["cpu"] for name, trace in found.items()}
     heads = " | ".join(f"`{name}`, {trace['megabytes']} MB" for name, trace in found.items())
@@ -60,7 +60,7 @@ def speed() -> str:
 
 
 def runs() -> str:
-    """The method and, for each kind of run, a Markdown table of the programs' costs and outcomes."""
+    """Return the method and, for each kind of run, a Markdown table of the programs' costs and outcomes."""
     method, found = _part("runs")
     parts = []
     for what, programs in found.items():
@@ -74,7 +74,7 @@ def runs() -> str:
 
 
 def numbers() -> str:
-    """Each program's output for a trace, before and after a few of its numbers were corrupted."""
+    """Return each program's output for a trace, before and after a few of its numbers were corrupted."""
     method, found = _part("numbers")
     rows = [[NAMES[name], _says(ran["before"]), _says(ran["after"])] for name, ran in found["rows"].items()]
     head = "| | unchanged | with seven impossible durations |"
@@ -82,7 +82,7 @@ def numbers() -> str:
 
 
 def broken() -> str:
-    """How many corrupt copies each program analyses, how many it rejects, and how many crash it."""
+    """Return how many corrupt copies each program analyses, how many it rejects, and how many crash it."""
     method, found = _part("broken")
     cut = "cut off at 60 %"
     rows = []

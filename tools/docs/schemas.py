@@ -64,12 +64,12 @@ _TYPES_OF_RULES: dict[Any, Schema] = {
 
 
 def report() -> Schema:
-    """The output of ``analyze --output-format json``."""
+    """Return the schema of the output of ``analyze --output-format json``."""
     return _document("report", "The JSON report", _report())
 
 
 def lint() -> Schema:
-    """The output of ``lint --output-format json``: the report, and why the run passes or fails."""
+    """Return the schema of the output of ``lint --output-format json``: the report, and why the run passes or fails."""
     made = _report()
     found = made["properties"]["findings"]["items"]
     more = {"file": TEXT, "help": TEXT, "baseline_state": {"enum": ["new", "unchanged", None]}}
@@ -81,13 +81,15 @@ def lint() -> Schema:
 
 
 def baseline() -> Schema:
-    """The output of ``lint --write-baseline``."""
+    """Return the schema of the output of ``lint --write-baseline``."""
     parts = {"version": {"const": 1}, "tool": _tool(), "findings": _list(_of(BaselineEntry))}
     return _document("baseline", "A baseline of lint", _object(parts))
 
 
 def configuration() -> Schema:
-    """``habana_perf_tool.toml``, or the table ``[tool.habana_perf_tool]`` of ``pyproject.toml``."""
+    """Return the schema of ``habana_perf_tool.toml``, or of the table ``[tool.habana_perf_tool]`` of
+    ``pyproject.toml``.
+    """
     keys = {}
     for key in KEYS:
         kind = {"enum": list(key.choices)} if key.choices else _TYPES_OF_SETTINGS[key.type]
@@ -98,7 +100,7 @@ def configuration() -> Schema:
 
 
 def rule() -> Schema:
-    """A rule file."""
+    """Return the schema of a rule file."""
     kinds = {name: _TYPES_OF_RULES[kind] for name, kind in pack._KEYS.items()}
     kinds |= {name: {"enum": list(words)} for name, words in pack._CHOICES.items()}
     kinds["code"] = {"type": "string", "pattern": f"^{pack.CODE.pattern}$"}

@@ -34,8 +34,8 @@ class Setting:
 @dataclass(frozen=True)
 class Form:
     """One way to do the work. ``run`` does it once. After the same number of runs, ``result`` of both forms must agree.
-    ``step`` is recorded for the rules if they need more context than ``run`` has, such as the forward and backward pass
-    around an optimizer.
+    ``step`` is recorded for the rules if they need more context than ``run`` has, such as the forward and backward
+    passes before an optimizer's step.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Form:
 @dataclass(frozen=True)
 class Benchmark:
     """A piece of advice and a test of it. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's
-    defaults, ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch
+    defaults, ``advised`` with the advice followed, and, if ``torch_best`` is set, ``torch``, the fastest way in torch
     itself. ``rules`` are the codes that must fire on the trace of the naive form but not on that of the advised form.
     Without rules, only the ratio is judged.
 

@@ -23,7 +23,7 @@ _TIMEOUT_S = 900.0
 
 
 class BenchmarkError(PerfToolError):
-    """A worker process failed; the text is its last output."""
+    """A worker process failed; the message is its last output."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -
 
 
 def _outputs_of(order: Order, form: FormName) -> list[Path]:
-    """The traces of ``form`` and, if it sets environment variables, the file with them."""
+    """Return the traces of ``form`` and, if it sets environment variables, the file with them."""
     traces = [order.of_rank(rank).trace(form) for rank in range(order.ranks)]
     return traces + [path for path in (order.environment(form),) if path.exists()]
 

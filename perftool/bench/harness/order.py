@@ -36,18 +36,18 @@ class Order:
         return Path(self.folder) / f"answer-{'-'.join(self.forms)}-{self.rank}.json"
 
     def trace(self, form: str) -> Path:
-        """Where this rank writes its trace of ``form``."""
+        """Return where this rank writes its trace of ``form``."""
         rank = f"-rank{self.rank}" if self.ranks > 1 else ""
         return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
 
     def environment(self, form: str) -> Path:
-        """The file for the environment variables of ``form``. Each form has its own folder, because a trace is read
-        with the files next to it.
+        """Return the file for the environment variables of ``form``. Each form has its own folder, because a trace is
+        read with the files next to it.
         """
         return Path(self.folder) / form / f"{self.name}.env"
 
     def result(self, form: str) -> Path:
-        """The file with the result tensors of ``form``."""
+        """Return the file with the result tensors of ``form``."""
         return Path(self.folder) / f"result-{form}.pt"
 
     @property
@@ -56,19 +56,19 @@ class Order:
         return Path(self.folder) / "meeting"
 
     def of_rank(self, rank: int) -> Order:
-        """A copy of this order for the process with number ``rank``."""
+        """Return a copy of this order for the process with number ``rank``."""
         return replace(self, rank=rank)
 
     def as_text(self) -> str:
-        """The order as a single command-line argument."""
+        """Return the order as a single command-line argument."""
         return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The measurements of one process; ``seconds`` are the times of each form by round, ``figures`` the summary of each
-    form. ``ratios`` are the first form's time divided by the time of each other form; ``step_ratio`` is the same for
-    the recorded steps, timed without the profiler.
+    """The measurements of one process; ``seconds`` are the times of each form by round, and ``figures`` are a summary
+    of each form. ``ratios`` are the first form's time divided by the time of each other form; ``step_ratio`` is the
+    same for the recorded steps, timed without the profiler.
     """
 
     seconds: tuple[tuple[float, ...], ...] = ()

@@ -12,7 +12,7 @@ STEPS, POINTS = 10, 1024
 
 
 def mean_distance(points: torch.Tensor) -> torch.Tensor:
-    """The mean distance between all pairs of points. A contrastive loss pushes the points apart."""
+    """Return the mean distance between all pairs of points. A contrastive loss pushes the points apart."""
     if FORM == "naive":
         return torch.pdist(points).mean()
     squares = points.square().sum(1)

@@ -1,4 +1,4 @@
-"""Texts of many lengths, or padded to a few lengths, which need few recipes. Written for a Gaudi."""
+"""Texts of many lengths, or padded to a few lengths, so that they need few recipes. Written for a Gaudi."""
 
 import sys
 

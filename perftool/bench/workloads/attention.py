@@ -12,7 +12,9 @@ HEADS, HEAD_SIZE = 8, 64
 
 
 def heads_of(setting: Setting, batch: int, tokens: int, training: bool = False) -> list[torch.Tensor]:
-    """Return random q, k and v, float32 [batch, HEADS, tokens, HEAD_SIZE]; they require gradients if ``training``."""
+    """Return random q, k and v, float32 [batch, HEADS, tokens, HEAD_SIZE]; they require gradients if ``training`` is
+    set.
+    """
     generator = setting.generator()
     shape = (batch, HEADS, tokens, HEAD_SIZE)
     return [torch.randn(shape, generator=generator).to(setting.device).requires_grad_(training) for _ in range(3)]

@@ -26,7 +26,8 @@ class Tokens(nn.Module):
 
 
 def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Callable[..., torch.Tensor]:
-    """Compile ``model`` with torch.compile; shapes and numbers become constants of the graph, unless ``automatic``.
+    """Compile ``model`` with torch.compile; shapes and numbers become constants of the graph, unless ``automatic`` is
+    set.
 
     A Gaudi uses its own backend. A small function is compiled first, because the compiler's start-up takes as long as
     compiling several graphs.

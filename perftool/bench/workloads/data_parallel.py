@@ -84,5 +84,5 @@ def training_step(
 
 
 def gradients(model: nn.Module) -> list[torch.Tensor]:
-    """The gradients of all parameters."""
+    """Return the gradients of all parameters."""
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]

@@ -63,7 +63,7 @@ class ExpertLoop(nn.Module):
         return output
 
     def weights(self, name: str) -> list[torch.Tensor]:
-        """The weights ``gate``, ``up`` or ``down`` of all experts, stored as [out, in]."""
+        """Return the weights ``gate``, ``up`` or ``down`` of all experts, stored as [out, in]."""
         return [getattr(expert, name).weight.detach() for expert in self.experts]
 
 

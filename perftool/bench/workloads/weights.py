@@ -16,7 +16,7 @@ _RESNET_STAGES = ((64, 64, 3), (256, 128, 4), (512, 256, 6), (1024, 512, 3))
 
 
 def resnet50_shapes() -> list[Shape]:
-    """The 161 weights of ResNet-50 (25.6 million values)."""
+    """Return the 161 weights of ResNet-50 (25.6 million values)."""
     shapes: list[Shape] = [(64, 3, 7, 7), (64,), (64,)]
     for before, width, blocks in _RESNET_STAGES:
         for block in range(blocks):
@@ -29,7 +29,7 @@ def resnet50_shapes() -> list[Shape]:
 
 
 def bert_base_shapes() -> list[Shape]:
-    """The 199 weights of BERT base (109.5 million values)."""
+    """Return the 199 weights of BERT base (109.5 million values)."""
     hidden, inner = 768, 3072
     shapes: list[Shape] = [(30522, hidden), (512, hidden), (2, hidden), (hidden,), (hidden,)]
     for _ in range(12):
@@ -39,7 +39,7 @@ def bert_base_shapes() -> list[Shape]:
 
 
 def small_shapes(count: int = 2000) -> list[Shape]:
-    """Many small weights, 1,088 values on average, as in models of many thin layers."""
+    """Return the shapes of many small weights, 1,088 values on average, as in models of many thin layers."""
     return [(32, 64) if index % 2 else (128,) for index in range(count)]
 
 
@@ -59,7 +59,7 @@ def parameters(shapes: Sequence[Shape], setting: Setting) -> list[nn.Parameter]:
 
 
 def layered_network(setting: Setting, layers: int = 8) -> nn.Module:
-    """A network whose many small weights dominate its step time."""
+    """Return a network whose many small weights dominate its step time."""
     torch.manual_seed(setting.seed)
     blocks = [nn.Sequential(nn.LayerNorm(_WIDTH), nn.Linear(_WIDTH, _WIDTH), nn.Tanh()) for _ in range(layers)]
     return nn.Sequential(*blocks).to(setting.device)

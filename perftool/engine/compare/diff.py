@@ -29,7 +29,7 @@ from perftool.units import format_ratio, quantity
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
-# Clauses that say how the steps of a run were found, by ``steps_from``.
+# For each value of ``steps_from``, a clause that says how a run's steps were found.
 _SEPARATED: Mapping[str, str] = {
     "iteration": "each iteration of a server is a step",
     "profiler": "the profiler marks steps",
@@ -40,7 +40,7 @@ _SEPARATED: Mapping[str, str] = {
 
 
 def side_of(path: str, run: Run, root: Path) -> RunSide:
-    """One side of the comparison: the ``run`` at ``path``, with paths relative to ``root``. Raises InputError."""
+    """Return one side of the comparison: the ``run`` at ``path``, with paths relative to ``root``. Raise InputError."""
     report = make_portable(run.report, shown_paths([read.path for read in run.report.inputs], root))
     device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
     setting = setting_of(
@@ -149,8 +149,8 @@ def unjudged(comparison: Comparison, limit: float) -> str:
 
 
 def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the new run lost so many more kernels than the base that this could hide a slowdown of ``limit``;
-    otherwise empty.
+    """Return a sentence if the new run lost so many more kernels than the base that this could hide a slowdown of
+    ``limit``; otherwise, return an empty string.
 
     A step lasts until its kernels end, so it seems too short if its kernels were not recorded.
     """
@@ -165,7 +165,7 @@ def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
 
 
 def _time_lost(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the new run lost time that its median step does not show; otherwise empty.
+    """Return a sentence if the new run lost time that its median step does not show; otherwise, return an empty string.
 
     Runs of a server are not checked, because the time between iterations depends on the requests.
     """
@@ -179,14 +179,14 @@ def _time_lost(base: RunSide, new: RunSide, limit: float) -> str:
 
 
 def _stepped(side: RunSide) -> tuple[int, ...]:
-    """The ranks with complete steps."""
+    """Return the ranks with complete steps."""
     return tuple(rank for rank, steps in side.rank_steps.items() if steps)
 
 
 def _changes(
     base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float, base_all: bool, new_all: bool
 ) -> tuple[OpChange, ...]:
-    """Ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
+    """Return the ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
 
     A saved report lists only the longest ops. An op that is missing from it does not count as appeared or vanished,
     because it may just be too short for the list.
@@ -204,7 +204,8 @@ def _changes(
 
 
 def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float) -> tuple[OpChange, ...]:
-    """The modules whose self time differs by at least ``floor`` ns per step; none if the runs have no module in common.
+    """Return the modules whose self time differs by at least ``floor`` ns per step, or none if the runs have no module
+    in common.
 
     A recording without stacks has no modules. ``floor`` also applies to modules that appeared or vanished, because
     reports do not list short modules.
@@ -215,5 +216,5 @@ def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: floa
 
 
 def _keyed(findings: Iterable[Finding]) -> dict[str, Finding]:
-    """The findings by fingerprint, without file names, because these differ between runs."""
+    """Return the findings by fingerprint, without file names, because these differ between runs."""
     return {fingerprint(finding.code, finding.subject): finding for finding in findings}

@@ -54,7 +54,7 @@ _FEWER = 0.5
 def fusion_changes(
     base: Sequence[OpRate], new: Sequence[OpRate], base_steps: int, new_steps: int
 ) -> tuple[FusionChange, ...]:
-    """Work that only one side fuses, largest difference first. Times are per step."""
+    """Return the work that only one side fuses, largest difference first. Times are per step."""
     sides = _per_step(base, base_steps), _per_step(new, new_steps)
     found = [
         change
@@ -71,7 +71,7 @@ _Totals = dict[str, tuple[float, float]]
 
 
 def _per_step(ops: Sequence[OpRate], steps: int) -> _Totals:
-    """The time and calls per step, by op name without device-specific parts."""
+    """Return the time and calls per step, by op name without device-specific parts."""
     totals: _Totals = {}
     for op in ops:
         if op.source == "op":
@@ -96,7 +96,9 @@ def _known(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChang
 
 
 def _generated(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChange]:
-    """Generated kernels that replace ops which the other side runs separately. The kernel names list these ops."""
+    """Return the generated kernels that replace ops that the other side runs separately. The kernel names list these
+    ops.
+    """
     kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
     if not kernels or any(_GENERATED.match(name) for name in separate):
         return []

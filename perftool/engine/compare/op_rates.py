@@ -37,7 +37,7 @@ def _by_shapes(ops: Sequence[OpRate]) -> dict[object, OpRate]:
 
 
 def _by_name(ops: Sequence[OpRate], matched: set[str]) -> dict[object, OpRate]:
-    """The ops merged by name, without the names in ``matched``."""
+    """Return the ops merged by name, without the names in ``matched``."""
     return {op_name(op): op for op in _merged(ops, shapes=False) if op_name(op) not in matched}
 
 
@@ -50,7 +50,7 @@ def _key(op: OpRate) -> object:
 
 
 def op_name(op: OpRate) -> str:
-    """The name of an op without the library or device that ran it."""
+    """Return the name of an op without the library or device that ran it."""
     name = _LIBRARY.sub("", op.name)
     return "attention" if _ATTENTION.match(name) else name
 
@@ -82,6 +82,6 @@ def _merged_rate(ops: Sequence[OpRate], shapes: bool) -> OpRate:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """The sum; None if any value is unknown."""
+    """Return the sum, or None if any value is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

@@ -10,7 +10,7 @@ from perftool.model.report import Share
 
 
 def totals(ranking: Iterable[Share], steps: int) -> tuple[OpTotal, ...]:
-    """The time (in ns) and calls per step by normalised name, from a ``ranking`` over ``steps`` steps."""
+    """Return the time (in ns) and calls per step by normalised name, from a ``ranking`` over ``steps`` steps."""
     merged: dict[str, tuple[int, int]] = {}
     for row in ranking:
         name = normalised(row.name)

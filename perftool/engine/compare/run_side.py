@@ -42,7 +42,7 @@ def run_side(
     worked: tuple[int, ...] | None = None,
     lost_kernels: Mapping[int, float] | None = None,
 ) -> RunSide:
-    """The run called ``name``, with its ``steps``. ``device_ops`` and ``ops`` are totals over complete steps.
+    """Return the run called ``name``, with its ``steps``. ``device_ops`` and ``ops`` are totals over complete steps.
 
     ``rates`` are the rates that ops reach on ``device``, and ``served`` is the result of ``served_numbers``.
     ``steps_from`` and ``step_unit`` say what separates steps. ``inputs`` are the files of the run. ``recorded_ns`` maps
@@ -83,22 +83,22 @@ def run_side(
 
 
 def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:
-    """The work of each module without its submodules, per step of the rank that ran it."""
+    """Return the work of each module without its submodules, per step of the rank that ran it."""
     count = max(1, sum(step.rank == module.rank for step in steps for module in modules[:1]))
     return tuple(OpTotal(module.path or NO_MODULE, module.own_ns / count, module.calls / count) for module in modules)
 
 
 def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    """The known metrics in ``values`` that only a language-model server has, in report order."""
+    """Return the known metrics in ``values`` that only a language-model server has, in report order."""
     known = ((kind.name, values.get(kind.name)) for kind in metric_kinds() if kind.serving)
     return {name: value for name, value in known if value is not None}
 
 
 def device_ranks(busy_ns: Mapping[int, int | None], device: str | None) -> tuple[int, ...]:
-    """The ranks with work on an accelerator, given the busy time of each rank and the type of the ``device``."""
+    """Return the ranks with work on an accelerator, given the busy time of each rank and the type of the ``device``."""
     return tuple(sorted(rank for rank, ns in busy_ns.items() if ns is not None and device != "cpu"))
 
 
 def setting_of(device: str | None, ranks: Iterable[int | None], world_size: int | None) -> Setting:
-    """The setting of a run, from its report."""
+    """Return the setting of a run, from its report."""
     return Setting(device, tuple(sorted({rank for rank in ranks if rank is not None})), world_size)

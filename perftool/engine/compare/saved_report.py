@@ -96,7 +96,9 @@ def _setting(data: Mapping[str, Any]) -> Setting:
 
 
 def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The ranks with work on an accelerator; None if the report is from an earlier version, which lacks them."""
+    """Return the ranks with work on an accelerator, or None if the report is from an earlier version, which lacks
+    them.
+    """
     if "ranks" not in data:
         return None
     shown = device_ranks({one["rank"]: one["busy_ns"] for one in data["ranks"]}, data["device"]["type"])
@@ -104,8 +106,8 @@ def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _of_ranks(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The values of the field ``name``, by rank (as a string). Ranks that lack it are left out, so the result is empty
-    for reports from earlier versions."""
+    """Return the values of the field ``name``, by rank (as a string). Ranks that lack it are left out, so the result is
+    empty for reports from earlier versions."""
     return {str(one["rank"]): one[name] for one in data.get("ranks", []) if one.get(name) is not None}
 
 

@@ -8,7 +8,7 @@ from perftool.model.diff import Setting
 
 
 def differences(base: Setting, new: Setting) -> Iterator[str]:
-    """A text for each difference. Unknown values are ignored."""
+    """Yield a description of each difference. Unknown values are ignored."""
     if base.device and new.device and base.device != new.device:
         yield f"the device changed from {base.device} to {new.device}"
     if base.world_size and new.world_size and base.world_size != new.world_size:
@@ -18,14 +18,14 @@ def differences(base: Setting, new: Setting) -> Iterator[str]:
 
 
 def named(ranks: Collection[int]) -> str:
-    """``rank 3``, ``ranks 0-3`` or ``no rank``."""
+    """Return ``rank 3``, ``ranks 0-3`` or ``no rank``."""
     if not ranks:
         return "no rank"
     return f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}"
 
 
 def listed(ranks: Iterable[int]) -> str:
-    """The numbers as text, with consecutive numbers as ranges: 0-3, 8."""
+    """Return the numbers as text, with consecutive numbers as ranges: 0-3, 8."""
     stretches: list[list[int]] = []
     for rank in sorted(ranks):
         if stretches and rank == stretches[-1][-1] + 1:

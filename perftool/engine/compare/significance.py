@@ -15,8 +15,8 @@ _SEED = 0
 
 
 def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None:
-    """The relative change of the median from ``base`` to ``new``; None if there are too few values, or if the base
-    median is 0.
+    """Return the relative change of the median from ``base`` to ``new``, or None if there are too few values, or if the
+    base median is 0.
 
     Uses a percentile bootstrap (Efron 1979): both samples are redrawn with replacement 2000 times, and the interval
     contains the middle 95 % of the changes. The seed is fixed, so that equal inputs give equal bounds. The interval
@@ -42,7 +42,7 @@ def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None
 
 
 def verdict_on(interval: Interval | None) -> Verdict:
-    """``slower`` or ``faster`` only if the whole interval is on one side of zero."""
+    """Return ``slower`` or ``faster`` only if the whole interval is on one side of zero."""
     if interval is None:
         return "cannot be judged"
     if interval.low > 0:

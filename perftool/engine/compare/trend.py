@@ -36,9 +36,9 @@ from perftool.units import NS_PER_MS, format_ratio
 _PENALTY = 2.0
 # The noise is assumed to be at least this share of the median, because runs with identical numbers would have none.
 _LEAST_NOISE = 0.005
-# Some metrics, such as fallback_ops, are 0 in most runs. Then the last runs are a new level if all of them are above 0,
-# and if the probability of that, given the share of earlier runs above 0, is below this. Of series of 12, 30 or 100
-# runs, of which 10, 20 or 30 % were above 0 at random, less than one in 100 showed such a level.
+# Some metrics, such as fallback_ops, are 0 in most runs. Then the last runs are a new level if all of them are above 0
+# and this is unlikely to be chance: given the share of earlier runs above 0, its probability is below this value. Fewer
+# than one in 100 random series of 12, 30 or 100 runs, with 10, 20 or 30 % of the runs above 0, showed such a level.
 _MOST_CHANCE = 0.01
 # All runs and ranks with device work have this metric.
 _DEVICE_WORK = "device_busy_ratio"
@@ -259,13 +259,13 @@ def _levels(lines: Sequence[RunLine], metric: str) -> tuple[Level, ...]:
 
 
 def _usual(lines: Sequence[RunLine]) -> set[str]:
-    """The codes that occur in more than half of the runs."""
+    """Return the codes that occur in more than half of the runs."""
     counts = Counter(code for line in lines for code in set(line.codes))
     return {code for code, count in counts.items() if 2 * count > len(lines)}
 
 
 def _ends(values: Sequence[float]) -> list[int]:
-    """The end index (exclusive) of each level of ``values``, from an optimal partition by PELT (Killick 2012).
+    """Return the end index (exclusive) of each level of ``values``, from an optimal partition by PELT (Killick 2012).
 
     The cost of a partition is the distance of the values from the median of their level, in units of the noise (the
     median change from run to run). This is robust to outliers.
@@ -291,7 +291,7 @@ def _ends(values: Sequence[float]) -> list[int]:
 
 
 def _with_rise_from_zero(values: Sequence[float], ends: Sequence[int]) -> list[int]:
-    """``ends``, with a level of the last runs if it cannot be chance that all of them are above 0."""
+    """Return ``ends``, with a level of the last runs if it cannot be chance that all of them are above 0."""
     before = len(values)
     while before and values[before - 1] > 0:
         before -= 1

@@ -28,8 +28,8 @@ WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY 
 
 
 def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
-    """The annotations for ``rank``: its findings and those of the whole run, its critical path, its idle time by cause,
-    and counters.
+    """Return the annotations for ``rank``: its findings and those of the whole run, its critical path, its idle time by
+    cause, and counters.
 
     Idle time and counters are read lazily from ``store`` while they are written.
     """
@@ -50,7 +50,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
 
 
 def _window(store: TraceStore, rank: int) -> Location:
-    """The window of the rank, or the whole recording if it has none."""
+    """Return the window of the rank, or the whole recording if it has none."""
     for table in ("windows", "slices"):
         store.build([table])
         found = store.select(
@@ -63,7 +63,7 @@ def _window(store: TraceStore, rank: int) -> Location:
 
 
 def attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
-    """The initial view, and the slice to select in it (None if no slice is known)."""
+    """Return the initial view, and the slice to select in it (None if no slice is known)."""
     for finding in findings[:1]:
         if _has_stretch(finding.location):
             return _around(finding.location, window), finding.location
@@ -72,7 +72,7 @@ def attention(findings: Sequence[Finding], window: Location) -> tuple[Location, 
 
 
 def _around(place: Location, window: Location) -> Location:
-    """``place`` extended by its own length on both sides, within the window."""
+    """Return ``place`` extended by its own length on both sides, within the window."""
     ts, dur, first, length = (int(ns or 0) for ns in (place.ts_ns, place.dur_ns, window.ts_ns, window.dur_ns))
     start = min(ts, max(ts - dur, first))
     end = max(ts + dur, min(ts + 2 * dur, first + length))
@@ -84,7 +84,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """An unused id: no process or thread of the trace has this id or one of the ``threads`` ids after it."""
+    """Return an unused id: no process or thread of the trace has this id or one of the ``threads`` ids after it."""
     texts = (row["number"] or "" for row in store.select(_NUMBERS))
     pid = _FIRST_PID
     for used in sorted(
@@ -97,7 +97,7 @@ def _free_pid(store: TraceStore, threads: int) -> int:
 
 
 def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator[Lane]:
-    """The findings of one rule with the slices they refer to. Overlapping slices get separate lanes."""
+    """Yield the findings of one rule with the slices they refer to. Overlapping slices get separate lanes."""
     chosen = [finding for finding in findings if finding.code == code]
     marks = [mark for finding in chosen for mark in _marks(finding, window)]
     lanes, left = nested_lanes(marks)
@@ -197,7 +197,7 @@ def _read_samples(store: TraceStore, sql: str, names: Sequence[str], params: dic
 
 
 class _Again(Generic[_T]):
-    """An iterable that calls ``read`` for each iteration. The first iteration searches for secrets to redact, the
+    """An iterable that calls ``read`` for each iteration. The first iteration searches for secrets to redact, and the
     second writes the output."""
 
     def __init__(self, read: Callable[[], Iterator[_T]]) -> None:

@@ -16,7 +16,7 @@ _MOST_STEPS = 48
 _LEAST = 0.02
 # If there are more ranks than this, each row shows a block of neighbouring ranks, usually of one host.
 _MOST_BLOCKS = 64
-# How long a rank in one block waits for the ranks in another, on average, as a share of a mean step.
+# How long a rank in one block waits for the ranks in another block, on average, as a share of a mean step.
 _WAITS = """
 WITH length AS (SELECT avg(dur / steps) AS ns FROM windows),
 sizes AS (SELECT rank // $size AS block, count(*) AS ranks FROM windows GROUP BY block)
@@ -41,7 +41,9 @@ _LABELS = {"compute": "kernels", "host": "the host", "link": "collectives"}
 
 
 def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
-    """The heat maps of a run whose ranks differ; empty if they do not, or if there is only one rank."""
+    """Return the heat maps of a run whose ranks differ. The result is empty if they do not, or if there is only one
+    rank.
+    """
     store.build(["rank_excess", "_step_work", "waits_for", "windows"])
     causes = _map(store, "cause", "By cause, mean over the steps", _CAUSES, {})
     steps = _map(store, "step", "By step, excluding time spent waiting for other ranks", _STEPS, {"most": _MOST_STEPS})
@@ -63,8 +65,8 @@ def _waiting_map(store: TraceStore) -> HeatMap | None:
 
 
 def block_size(ranks: Sequence[int]) -> int:
-    """The number of neighbouring ranks that share a row. It is a power of two, like the number of ranks on most hosts,
-    so that a block is either part of a host or several whole hosts."""
+    """Return the number of neighbouring ranks that share a row. It is a power of two, like the number of ranks on most
+    hosts, so that a block is either part of a host or several whole hosts."""
     size = 1
     while len({rank // size for rank in ranks}) > _MOST_BLOCKS:
         size *= 2

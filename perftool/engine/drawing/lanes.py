@@ -89,7 +89,7 @@ class View:
 
 
 def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
-    """The non-empty lanes in ``view``: idle time by cause, host threads that feed the device, and the device."""
+    """Return the non-empty lanes in ``view``: idle time by cause, host threads that feed the device, and the device."""
     store.build(_NEEDS)
     idle = _bars(store, _IDLE, view)
     lanes = [_lane("", "Idle, by cause", "idle", idle.get("", []), view, 1)] if idle else []
@@ -115,7 +115,7 @@ def _device_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
 
 
 def _place(lane: str) -> tuple[int, str]:
-    """The sort key of device lanes: engines by name, then tracks by number."""
+    """Return the sort key of device lanes: engines by name, then tracks by number."""
     return (int(lane), "") if lane.isdigit() else (-1, lane)
 
 

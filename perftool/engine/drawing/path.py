@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of one step of ``rank``: of the complete steps that have a critical path, the one whose duration is
-    closest to their median; None if there is no such step."""
+    """Return the timeline of one step of ``rank``. Among the complete steps with a critical path, it is the step with
+    the duration closest to their median. Return None if there is no such step."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:
@@ -51,8 +51,8 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
 
 
 def _bars(rows: Sequence[dict[str, Any]], begin: int, until: int) -> list[Bar]:
-    """The bars of the path lane. Each bin gets the kind that bounds the largest part of it. Adjacent bins of the same
-    kind form a bar, which is named if one name accounts for more than half of it."""
+    """Return the bars of the path lane. Each bin gets the kind that bounds the largest part of it. Adjacent bins of the
+    same kind form a bar, which is named if one name accounts for more than half of it."""
     width = (until - begin) / _BINS
     bins: list[dict[tuple[str, str | None], float]] = [{} for _ in range(_BINS)]
     for row in rows:
@@ -87,7 +87,7 @@ def _bar(ts: int, end: int, kind: str, names: dict[str | None, float]) -> Bar:
 
 
 def _highlighted(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[int, int], ...]]:
-    """The stretches of the critical path by lane. Stretches less than a pixel apart are merged."""
+    """Return the stretches of the critical path by lane. Stretches less than a pixel apart are merged."""
     found: dict[str, list[list[int]]] = {}
     for row in sorted(rows, key=lambda row: (row["ts"], row["end"])):
         if row["lane"] is None:
@@ -109,7 +109,7 @@ WHERE p.rank = $rank AND p.dur > 0 ORDER BY p.place
 
 
 def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[tuple[int, int, int, int]]]:
-    """The critical path as one lane per thread and stream, and its transitions between lanes.
+    """Return the critical path as one lane per thread and stream, and its transitions between lanes.
 
     Each transition is (lane, ts, lane, ts): the indices of two lanes, and the start times of marks on them in ns.
     """

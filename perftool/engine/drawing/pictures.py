@@ -117,8 +117,8 @@ def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) ->
 
 
 def _planned_timelines(report: Report) -> dict[int, PlannedTimeline]:
-    """The timelines to draw, by index of the finding. A finding that occurs on several ranks is drawn only for the
-    first."""
+    """Return the timelines to draw, by index of the finding. A finding that occurs on several ranks is drawn only for
+    the first."""
     wishes: dict[int, PlannedTimeline] = {}
     for number, *_ in grouped(report.findings):
         finding = report.findings[number]
@@ -138,7 +138,7 @@ class _Place:
 
 
 def _place_of(finding: Finding) -> _Place | None:
-    """The stretch to show for a finding: its own location, or the first related one with a duration."""
+    """Return the stretch to show for a finding: its own location, or the first related one with a duration."""
     for place in (finding.location, *finding.related):
         if place.ts_ns is not None and place.dur_ns:
             same = [near.name for near in finding.related if (near.ts_ns, near.dur_ns) == (place.ts_ns, place.dur_ns)]
@@ -297,7 +297,7 @@ FROM _rank_totals
 
 
 def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
-    """The times of each rank, for comparison; empty for a single rank."""
+    """Return the times of each rank, for comparison. The result is empty for a single rank."""
     complete = [step for step in steps if not step.partial]
     ranks = sorted({step.rank for step in complete})
     if len(ranks) < 2:

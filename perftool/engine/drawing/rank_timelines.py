@@ -30,22 +30,22 @@ UNION ALL SELECT args::VARCHAR FROM raw WHERE rank = $rank AND args IS NOT NULL
 
 
 def clock_offsets(run: Run) -> dict[int, int | None]:
-    """The offset in ns to add to the times of each rank; None if no collective links the rank to others."""
+    """Return the offset in ns to add to the times of each rank, or None if no collective links the rank to others."""
     run.store.build(["clocks"])
     known = {row["rank"]: row["offset_ns"] for row in run.store.select("SELECT rank, offset_ns FROM clocks")}
     return {rank: known.get(rank) for rank in _ranks(run)}
 
 
 def rank_metadata(run: Run) -> Iterator[bytes]:
-    """The full metadata of each rank of ``run``, as JSON. Traces are read again, because a merged store contains only a
-    few of the keys."""
+    """Yield the full metadata of each rank of ``run``, as JSON. Traces are read again, because a merged store contains
+    only a few of the keys."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:
             yield as_json(store.metadata.get(rank))
 
 
 def all_texts(run: Run) -> Iterator[bytes]:
-    """The metadata of ``run``, and the names and the arguments of all its events, as JSON."""
+    """Yield the metadata of ``run``, and the names and the arguments of all its events, as JSON."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:
             yield as_json(store.metadata.get(rank))
@@ -57,8 +57,8 @@ def _ranks(run: Run) -> list[int]:
 
 
 def rank_timelines(run: Run) -> Iterator[RankTimeline]:
-    """The timeline of each rank of ``run``. Only one rank is in memory at a time, so read each timeline to its end
-    before requesting the next."""
+    """Yield the timeline of each rank of ``run``. Only one rank is in memory at a time, so read each timeline to its
+    end before requesting the next."""
     for rank, offset_ns in clock_offsets(run).items():
         with run.only_rank(rank) as store:
             drawn = annotate(store, run.report, rank)
@@ -67,7 +67,9 @@ def rank_timelines(run: Run) -> Iterator[RankTimeline]:
 
 
 def first_view(run: Run) -> Annotations:
-    """The initial view of the timeline of all ranks of ``run``, and the number of findings, without any lanes."""
+    """Return the initial view of the timeline of all ranks of ``run``, and the number of findings, without any
+    lanes.
+    """
     offsets, findings = clock_offsets(run), run.report.findings
     rows = run.store.select('SELECT rank, ts, "end" FROM windows')
     starts = [row["ts"] + (offsets.get(row["rank"]) or 0) for row in rows]

@@ -81,7 +81,7 @@ def subtract(
 
 
 def _fingerprints(found: LintFinding) -> tuple[str, str]:
-    """The fingerprint of ``found``, and its path-based fingerprint, which a baseline may contain instead."""
+    """Return the fingerprint of ``found``, and its path-based fingerprint, which a baseline may contain instead."""
     finding = found.finding
     return finding.fingerprint, fingerprint(finding.code, finding.subject, found.file)
 

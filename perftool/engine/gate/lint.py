@@ -27,8 +27,8 @@ from perftool.readers.trace.memory_snapshot import is_snapshot_file
 @dataclass(frozen=True)
 class LintPlan:
     """The setup of a lint run, apart from its inputs. The constructor parses the budgets and reads the baseline, so
-    that errors in them are reported before the inputs are read. Unless ``whole``, the report of the result lacks most
-    numbers if the rules find nothing to advise."""
+    that errors in them are reported before the inputs are read. Unless ``whole`` is set, the report of the result lacks
+    most numbers if the rules find nothing to advise."""
 
     rules: Sequence[Rule]
     settings: Settings
@@ -68,7 +68,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
 
 
 def lint_nothing(plan: LintPlan) -> LintReport:
-    """The result of linting without any input."""
+    """Return the result of linting without any input."""
     return judge(empty_report(plan.rules), plan)
 
 
@@ -114,7 +114,7 @@ def _require_used(report: Report, plan: LintPlan) -> None:
 
 
 def unrecognised_text(paths: Iterable[str]) -> str:
-    """A clause about files in which nothing was recognised."""
+    """Return a clause about files in which nothing was recognised."""
     first, *more = paths
     what = f"{first} and {len(more)} more file{'s' if more[1:] else ''} contain" if more else f"{first} contains"
     return f"{what} nothing that this program recognises"
@@ -164,7 +164,7 @@ def _severe(finding: Finding, settings: Settings) -> bool:
 
 
 def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
-    """The per-file ignores that suppress ``found``, as (pattern, selector)."""
+    """Return the per-file ignores that suppress ``found``, as (pattern, selector)."""
     return {
         (pattern, selector.text)
         for pattern, chosen in settings.file_ignores
@@ -175,7 +175,7 @@ def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
 
 
 def _idle_ignores(placed: Iterable[LintFinding], files: Sequence[str], plan: LintPlan) -> Iterator[str]:
-    """The per-file ignores that match a file and a rule of this run but suppress no finding."""
+    """Yield the per-file ignores that match a file and a rule of this run but suppress no finding."""
     used = {ignore for found in placed for ignore in _ignores(found, plan.settings)}
     for pattern, chosen in plan.settings.file_ignores:
         if not any(_matches(file, pattern) for file in files):
@@ -195,7 +195,7 @@ def _rank(order: Sequence[str], value: str) -> int:
 
 
 def _order(found: LintFinding) -> tuple[int | str, ...]:
-    """The sort key: severity, then gain, then names, so that the order is the same in every run."""
+    """Return the sort key: severity, then gain, then names, so that the order is the same in every run."""
     finding = found.finding
     gain = finding.gain.ns_per_step if finding.gain else -1
     place = finding.location

@@ -51,15 +51,17 @@ class Batch:
     files: tuple[RankFile, ...]
 
     def split(self) -> list[Batch]:
-        """The same traces, one per batch."""
+        """Return the same traces, one per batch."""
         return [Batch((file,)) for file in self.files]
 
     def seen_from(self, folder: str) -> Batch:
-        """The same traces for a process on another machine, where relative paths are resolved against ``folder``."""
+        """Return the same traces for a process on another machine, where relative paths are resolved against
+        ``folder``.
+        """
         return Batch(tuple(replace(file, folder=folder) for file in self.files))
 
     def only(self, ranks: Container[int]) -> Batch:
-        """The traces of ``ranks``."""
+        """Return the traces of ``ranks``."""
         return Batch(tuple(file for file in self.files if file.rank in ranks))
 
 
@@ -88,7 +90,7 @@ def number_files(paths: Sequence[str], set_aside: Sequence[SetAside] = ()) -> tu
 
 
 def _natural(path: str) -> list[tuple[int, str]]:
-    """A sort key for natural order: numbers in names compare as numbers."""
+    """Return a sort key for natural order: numbers in names compare as numbers."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d{1,18})", path)]
 
 

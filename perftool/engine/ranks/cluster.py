@@ -43,7 +43,7 @@ class Cluster:
         return max(1, sum(map(int, self.client.nthreads().values())))
 
     def share(self) -> tuple[int, int]:
-        """The database memory of a task in MB, and one core, because a worker may run several tasks at once."""
+        """Return the database memory of a task in MB, and one core, because a worker may run several tasks at once."""
         return WORKER_MEMORY_MB, 1
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -76,7 +76,7 @@ class Cluster:
         yield from (results[task] for task in tasks)
 
     def _next(self, finished: SimpleQueue[Any]) -> Any:
-        """The next future to finish, successfully or not; None if nothing finishes in time."""
+        """Return the next future to finish, successfully or not, or None if nothing finishes in time."""
         try:
             return finished.get(timeout=self.stalled_s)
         except Empty:
@@ -90,8 +90,8 @@ class Cluster:
         )
 
     def _result(self, future: Any) -> Any:
-        """The result of ``future``. The status of ``future`` is not checked: if its worker died after finishing, the
-        future is pending again, and Dask recomputes it.
+        """Return the result of ``future``. The status of ``future`` is not checked: if its worker died after finishing,
+        the future is pending again, and Dask recomputes it.
         """
         try:
             return future.result(timeout=self.stalled_s)

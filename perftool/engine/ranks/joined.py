@@ -115,7 +115,9 @@ def _without_replays(facts: Facts) -> Facts:
 
 
 def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[Rule], context: Context) -> Outcome:
-    """The outcome of ``rules``. Cross-rank rules run here, on ``store``; the tasks have already run the others."""
+    """Return the outcome of ``rules``. Cross-rank rules run here, on ``store``; the tasks have already run the
+    others.
+    """
     with_queries = [rule for rule in rules if rule.sql is not None]
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     filled = frozenset(name for fact in facts for name in fact.filled)
@@ -145,8 +147,8 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """The rows of ``answer``, with times relative to ``base_ns``. Each row is paired with the rank that the rule ran on
-    (None if it ran on several)."""
+    """Yield the rows of ``answer``, with times relative to ``base_ns``. Each row is paired with the rank that the rule
+    ran on (None if it ran on several)."""
     rule_rank = next(iter(fact.metadata)) if per_rank(rule) else None
     only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
     shift = fact.shift(base_ns)

@@ -49,7 +49,7 @@ class Shared:
 @dataclass(frozen=True)
 class Facts:
     """The results that a store exports about its ranks: ``tables`` as Parquet, ``answers`` of rules, and the names of
-    the tables that have rows (``filled``). If ``foreign``, the results come from an untrusted file.
+    the tables that have rows (``filled``). If ``foreign`` is set, the results come from an untrusted file.
     """
 
     base_ns: int
@@ -62,12 +62,12 @@ class Facts:
     foreign: bool = False
 
     def shift(self, base_ns: int) -> Shift:
-        """The shift that makes times relative to ``base_ns``. Ranks without a start time are not shifted."""
+        """Return the shift that makes times relative to ``base_ns``. Ranks without a start time are not shifted."""
         moving = [rank for rank, metadata in self.metadata.items() if base_time(metadata)]
         return shift_to(base_ns, self.base_ns, moving)
 
     def exported(self, base_ns: int) -> ExportedTables:
-        """The tables, with times relative to ``base_ns``."""
+        """Return the tables, with times relative to ``base_ns``."""
         return ExportedTables(self.tables, self.shift(base_ns), frozenset(self.metadata), self.foreign)
 
 

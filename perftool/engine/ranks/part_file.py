@@ -68,7 +68,7 @@ class PartFile:
 
 
 def digests(rules: Iterable[Rule]) -> dict[str, str]:
-    """A digest for each per-rank rule, over everything that determines its rows."""
+    """Return a digest for each per-rank rule, over everything that determines its rows."""
     rank_rules = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
     return {
         rule.code: _digest(
@@ -237,7 +237,7 @@ def _entry(number: int, table: str) -> str:
 
 @cache
 def _tables_digest() -> str:
-    """A digest that is equal for two versions of the program if they build the same tables."""
+    """Return a digest that is equal for two versions of the program if they build the same tables."""
     return _digest([(name, catalog()[name].columns, catalog()[name].sql) for name in EXPORTED])
 
 

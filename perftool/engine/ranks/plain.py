@@ -79,7 +79,7 @@ def _bounded(value: Any, bits: int) -> Any:
 
 
 def _free(value: Any) -> Any:
-    """A value of any type, as a query returned it."""
+    """Return a value of any type, as a query returned it."""
     if isinstance(value, dict):
         return (
             _decimal(value[_DECIMAL]) if set(value) == {_DECIMAL} else {key: _free(one) for key, one in value.items()}
@@ -88,7 +88,9 @@ def _free(value: Any) -> Any:
 
 
 def _decimal(text: Any) -> Decimal:
-    """A number from a query, with at most 38 digits, because an int such as 1E+999999999 would exhaust memory."""
+    """Return a number from a query, with at most 38 digits, because an int such as 1E+999999999 would exhaust
+    memory.
+    """
     number = Decimal(_of_type(str, text))
     if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
         raise ValueError(f"{text[:20]} is not a number from a query")

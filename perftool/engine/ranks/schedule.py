@@ -58,7 +58,7 @@ class InProcess:
         return 1
 
     def share(self) -> tuple[int, int]:
-        """The memory of a worker in MB, and all cores, because no other task runs."""
+        """Return the memory of a worker in MB, and all cores, because no other task runs."""
         return WORKER_MEMORY_MB, cores()
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -77,7 +77,7 @@ class Processes:
     workers: int
 
     def share(self) -> tuple[int, int]:
-        """The memory of a worker in MB, and an equal share of the cores."""
+        """Return the memory of a worker in MB, and an equal share of the cores."""
         return WORKER_MEMORY_MB, max(1, cores() // self.workers)
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:

@@ -31,7 +31,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
 
 
 def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], most: int) -> list[RankSummary]:
-    """At most ``most`` of ``ranks``, in their original order.
+    """Return at most ``most`` of ``ranks``, in their original order.
 
     Unreadable ranks take precedence, followed by ranks with findings, and then by those whose compute, waiting, exposed
     collectives and steps differ most from the median rank.
@@ -53,7 +53,7 @@ def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], mos
 
 
 def _times(row: RankSummary) -> tuple[float, float, float, float]:
-    """The compute, waiting, exposed collectives and steps of a rank, as shares of its window."""
+    """Return the compute, waiting, exposed collectives and steps of a rank, as shares of its window."""
     whole = row.window_ns or 1
     shares = (row.compute_ns, row.waited_ns, row.exposed_ns, (row.step_ns or 0) * row.steps)
     compute, waited, exposed, steps = ((ns or 0) / whole for ns in shares)

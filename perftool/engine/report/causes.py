@@ -105,7 +105,7 @@ WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 
 
 def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
-    """A clause about ``cause`` for this type of ``device``; None if the cause is unknown.
+    """Return a clause about ``cause`` for this type of ``device``, or None if the cause is unknown.
 
     ``ratio`` is the share of the host-bound idle time that ``cause`` explains.
     """
@@ -122,7 +122,7 @@ def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str
 def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
-    """The large causes, largest first, each with the codes of the ``findings`` that explain it."""
+    """Return the large causes, largest first, each with the codes of the ``findings`` that explain it."""
     store.build(_NEEDS)
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
@@ -145,8 +145,8 @@ def cut_name(name: str) -> str:
 
 
 def _counted(row: dict[str, Any], device: str | None) -> str:
-    """A clause about the number of ops, if the cause is op overhead on a CPU and no single op accounts for most of
-    it."""
+    """Return a clause about the number of ops, if the cause is op overhead on a CPU and no single op accounts for most
+    of it."""
     if row["name"] != "framework_op" or device != "cpu" or _mostly_in(row):
         return ""
     ops = quantity(round(row["ops"]), "op", "ops")
@@ -154,7 +154,9 @@ def _counted(row: dict[str, Any], device: str | None) -> str:
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
-    """A clause about where most of a cause's time is spent: in one op, or between two ops; empty if unknown."""
+    """Return a clause about where most of a cause's time is spent: in one op, or between two ops. The result is empty
+    if it is unknown.
+    """
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"
         return f", much of it between {between} ({format_times(pair['times'])}, {format_ns(pair['ns'])})"
@@ -165,7 +167,7 @@ def _mostly_in(row: dict[str, Any]) -> str:
 
 
 def _place(longest: dict[str, Any] | None, *, named: bool) -> Location | None:
-    """The place of the ``longest`` stretch. It is named after the ops before and after it if they are known and
+    """Return the place of the ``longest`` stretch. It is named after the ops before and after it if they are known and
     ``named`` is set."""
     if longest is None:
         return None

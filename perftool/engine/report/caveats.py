@@ -15,8 +15,8 @@ _OVERLOADED = "TRC111"
 # cores were busy for more than the first share of the time, and other processes used less than the second share of the
 # time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
-# On an overloaded machine, the report names child processes that take this share of the run's CPU time, and threads
-# that run no steps, if they take this share of the process's CPU time.
+# On an overloaded machine, the report names child processes that take this share of the run's CPU time. It also names
+# threads that run no steps, if they take this share of the process's CPU time.
 _WORKING = 0.15
 # Children that take a smaller share do not crowd the cores.
 _WORKED = 0.01
@@ -31,7 +31,7 @@ _MISSING = "TRC107"
 
 
 def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
-    """Sentences that do not repeat the ``headline``. Any of them may be empty."""
+    """Return sentences that do not repeat the ``headline``. Any of them may be empty."""
     return (
         _lengths(run, headline), _spread(run), run.on_cpu.growing, run.on_cpu.waiting, run.on_cpu.one_off,
         run.passed_on, _missing(run.findings), run.on_cpu.narrow, _inflated(run) or run.on_cpu.lengthened,
@@ -40,7 +40,8 @@ def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
 
 
 def _lengths(run: VerdictInput, headline: str) -> str:
-    """A sentence about steps of two lengths, and about the extra work in the long ones if the recording shows it.
+    """Return a sentence about steps of two lengths, and about the extra work in the long ones if the recording shows
+    it.
 
     It is empty if no finding explains the lengths but an overloaded machine might. It does not repeat the ``headline``.
     """
@@ -60,7 +61,8 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _spread(run: VerdictInput) -> str:
-    """A sentence about steps whose lengths vary; empty if another sentence or finding is about these lengths.
+    """Return a sentence about steps whose lengths vary. The result is empty if another sentence or finding is about
+    these lengths.
 
     On an overloaded machine, waits and varying calls prove nothing, so only the work of the steps is given.
     """
@@ -73,7 +75,9 @@ def _spread(run: VerdictInput) -> str:
 
 
 def _missing(findings: Sequence[Finding]) -> str:
-    """A sentence about the ranks without a trace; empty if every rank has one, or if fewer than two ranks do."""
+    """Return a sentence about the ranks without a trace. The result is empty if every rank has one, or if fewer than
+    two ranks do.
+    """
     found = _finding(findings, _MISSING)
     if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
         return ""
@@ -85,7 +89,8 @@ def _missing(findings: Sequence[Finding]) -> str:
 
 
 def _inflated(run: VerdictInput) -> str:
-    """A sentence about the share of the time that the profiler takes on a CPU; empty if it is small.
+    """Return a sentence about the share of the time that the profiler takes on a CPU. The result is empty if it is
+    small.
 
     With an accelerator, the host may wait for the device anyway, so the profiler's time says little about steps.
     """
@@ -114,12 +119,12 @@ def are_longer(run: VerdictInput) -> bool:
 
 
 def is_overloaded(findings: Sequence[Finding]) -> bool:
-    """Whether threads of the run waited for a core."""
+    """Whether the run's threads waited for a core."""
     return _finding(findings, _OVERLOADED) is not None
 
 
 def overload_sentence(findings: Sequence[Finding]) -> str:
-    """A sentence about threads that waited for a core; empty if the machine was not overloaded."""
+    """Return a sentence about threads that waited for a core. The result is empty if the machine was not overloaded."""
     found = _finding(findings, _OVERLOADED)
     if found is None:
         return ""
@@ -140,14 +145,14 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
 
 
 def _overloaded(findings: Sequence[Finding], headline: str) -> str:
-    """The sentence about an overloaded machine, unless the ``headline`` begins with it."""
+    """Return the sentence about an overloaded machine, unless the ``headline`` begins with it."""
     sentence = overload_sentence(findings)
     return "" if sentence and headline.startswith(sentence) else sentence
 
 
 def unusable_sentence(findings: Sequence[Finding]) -> str:
-    """A sentence about other processes that overloaded the machine so much that the recording does not show what limits
-    the run; otherwise empty."""
+    """Return a sentence about other processes that overloaded the machine so much that the recording does not show what
+    limits the run; otherwise, return an empty string."""
     found = _finding(findings, _OVERLOADED)
     if found is None or found.evidence["waited_ratio"] < _HIDING or _by_itself(found):
         return ""
@@ -163,5 +168,5 @@ def _by_itself(overloaded: Finding) -> bool:
 
 
 def _finding(findings: Sequence[Finding], code: str) -> Finding | None:
-    """The first finding of the rule ``code``."""
+    """Return the first finding of the rule ``code``."""
     return next((found for found in findings if found.code == code), None)

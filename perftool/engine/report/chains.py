@@ -15,7 +15,7 @@ SELECT * FROM chains WHERE rank = (SELECT min(rank) FROM chains) ORDER BY chain,
 
 
 def chains(store: TraceStore) -> tuple[Chain, ...]:
-    """The chains of the first rank that has any, in step order."""
+    """Return the chains of the first rank that has any, in step order."""
     store.build(["chains"])
     return tuple(_chain(list(rows)) for _, rows in groupby(store.select(_CHAINS), key=lambda row: row["chain"]))
 

@@ -13,25 +13,27 @@ from perftool.units import format_ns, format_ratio
 _CUT_OFF = 2
 # Steps are uneven if their mean and median differ by at least this share. The table _usual_steps uses the same limit.
 UNEVEN = 0.25
-# A start-up takes at most this many steps, as in the table _step_bounds. If a run has more warm-up steps, and more than
-# the run that it is compared with, it compiles anew.
+# A start-up takes at most this many steps, as in the table _step_bounds. If a run has more warm-up steps than that, and
+# more than the run that it is compared with, it compiles again.
 _START_UP = 2
-# A run is not compared with others if the share of kernels missing from its recording exceeds their share by more than
-# this. In every complete recording that we have seen, each launch in the median step has a kernel. The table
-# lost_kernels uses the same limit.
+# A run is not compared with others if the share of kernels missing from its recording exceeds the share missing from
+# theirs by more than this. In every complete recording that we have seen, each launch in the median step has a kernel.
+# The table lost_kernels uses the same limit.
 MOST_LOST_KERNELS = 0.05
 # If more kernels are missing, the step time is unknown, as in the table summary.
 _MOST = 0.5
 
 
 def counted(steps: Iterable[Step]) -> list[Step]:
-    """The complete ``steps``. A recording without steps counts as one step, unless other ranks have steps."""
+    """Return the complete ``steps``. A recording without steps counts as one step, unless other ranks have steps."""
     complete = [step for step in steps if not step.partial]
     return [step for step in complete if step.name != WHOLE_TRACE] or complete
 
 
 def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
-    """A sentence for each rank whose steps are mostly incomplete, so that the complete ones are not representative."""
+    """Yield a sentence for each rank whose steps are mostly incomplete, so that the complete ones are not
+    representative.
+    """
     cut = list(steps)
     complete = Counter(step.rank for step in cut if not step.partial)
     incomplete = Counter(step.rank for step in cut if step.left_out == "incomplete")
@@ -41,7 +43,8 @@ def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def most_kernels_lost(ratios: Mapping[int, float]) -> Iterator[str]:
-    """A sentence for each rank whose recording lacks most kernels of its steps, so that the ends of steps are unknown.
+    """Yield a sentence for each rank whose recording lacks most kernels of its steps, so that the ends of steps are
+    unknown.
 
     ``ratios`` maps ranks to the share of their kernel launches without device work.
     """
@@ -51,8 +54,8 @@ def most_kernels_lost(ratios: Mapping[int, float]) -> Iterator[str]:
 
 
 def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
-    """The counted steps of the rank with the longest median step, or of the lowest such rank; empty if no rank has
-    steps.
+    """Return the counted steps of the rank with the longest median step, or of the lowest such rank. The result is
+    empty if no rank has steps.
 
     Ranks wait for one another, so the slowest one sets the pace. Taking the steps of all ranks together would hide a
     slow rank with few steps.
@@ -63,7 +66,7 @@ def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
 def recorded_per_step(
     steps: Iterable[Step], recorded_ns: Mapping[int, int], *, with_warm_up: bool = False
 ) -> float | None:
-    """The length of the recording per step in ns, from the rank where it is largest; None if it is unknown.
+    """Return the length of the recording per step in ns, from the rank where it is largest, or None if it is unknown.
 
     Partial steps are not counted, and their length is subtracted (for an incomplete step, at most the median step).
     ``with_warm_up`` counts the warm-up steps after the start-up. ``recorded_ns`` maps ranks to the lengths of their
@@ -75,13 +78,13 @@ def recorded_per_step(
 
 
 def warm_up_steps(steps: Iterable[Step]) -> int:
-    """The number of warm-up steps, from the rank with the most."""
+    """Return the number of warm-up steps, from the rank with the most."""
     return max(Counter(step.rank for step in steps if step.left_out == "warm-up").values(), default=0)
 
 
 def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: float) -> str:
-    """A sentence if the recording of ``run`` takes much longer per step than ``before_ns``; otherwise empty. Time must
-    then have been lost between steps or in a few steps, which the median step does not show.
+    """Return a sentence if the recording of ``run`` takes much longer per step than ``before_ns``: time must then have
+    been lost between steps or in a few steps, which the median step does not show. Otherwise, return an empty string.
 
     ``limit``: the share by which the median step may have grown.
     """
@@ -96,8 +99,9 @@ def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: fl
 def lost_to_warm_up(
     run: str, after: int, after_ns: float, usual: str, before: float, before_ns: float, limit: float
 ) -> str:
-    """A sentence if ``run`` has more warm-up steps (``after``) than a start-up takes and than usual (``before``), and
-    takes much longer per step if they count; otherwise empty. Time is then lost to compilation."""
+    """Return a sentence if ``run`` has more warm-up steps (``after``) than a start-up takes and than usual
+    (``before``), and takes much longer per step if they count: time is then lost to compilation. Otherwise, return an
+    empty string."""
     if after <= max(_START_UP, before) or after_ns <= before_ns * (1 + limit + UNEVEN):
         return ""
     return (
@@ -107,7 +111,8 @@ def lost_to_warm_up(
 
 
 def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
-    """The share of the recording that complete steps cover, from the rank where it is smallest; None if there are none.
+    """Return the share of the recording that complete steps cover, from the rank where it is smallest, or None if there
+    are none.
 
     ``recorded_ns`` maps ranks to the lengths of their recordings.
     """
@@ -135,7 +140,7 @@ def _per_step(steps: Sequence[Step], recorded_ns: int, with_warm_up: bool) -> fl
 
 
 def median_step_ns(steps: Iterable[Step]) -> float:
-    """The median length of the counted steps of all ranks, in ns; 0 if there are none."""
+    """Return the median length of the counted steps of all ranks, in ns, or 0 if there are none."""
     return _median_ns(counted(steps))
 
 

@@ -131,8 +131,8 @@ def _composed(
 def compose_for_gate(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Report:
-    """The report of ``compose`` if ``rules`` find anything to advise. Otherwise only what decides whether a gate
-    passes: the inputs, steps, ranks and findings. That takes half the time.
+    """Return the report of ``compose`` if ``rules`` find anything to advise. Otherwise, return only what decides
+    whether a gate passes: the inputs, steps, ranks and findings. This takes half the time.
     """
     steps = tuple(overview.steps(store))
     outcome = _concluded(store, rules, steps, device, evaluated)
@@ -173,7 +173,9 @@ def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleT
 def conclude_only(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Outcome:
-    """The findings of ``rules`` on ``store``, as in the report of ``compose``. Replays for descriptions are skipped."""
+    """Return the findings of ``rules`` on ``store``, as in the report of ``compose``. Replays for descriptions are
+    skipped.
+    """
     return _concluded(
         store, rules, tuple(overview.steps(store)), device, lambda context: evaluated(replace(context, describes=False))
     )
@@ -197,9 +199,9 @@ def _concluded(
 
 
 def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:
-    """The context for rules: the windows of all ranks, and the typical length of ``steps``.
+    """Return the context for rules: the windows of all ranks, and the typical length of ``steps``.
 
-    Raises InputError if the windows are so long that their sum does not fit in 64 bits.
+    Raise InputError if the windows are so long that their sum does not fit in 64 bits.
     """
     store.build(["windows", "one_offs"])
     whole = store.select(_WHOLE)[0]
@@ -218,7 +220,9 @@ def _simulated(store: TraceStore) -> bool:
 
 
 def unreadable(path: str, error: InputError) -> InputFile:
-    """The input ``path``, which is unreadable because of ``error``. Its rank is known only from the file name."""
+    """Return the input ``path``, which is unreadable because of ``error``. Its rank is known only from the file
+    name.
+    """
     return InputFile(
         shown_path(path), "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),)
     )

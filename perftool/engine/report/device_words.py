@@ -42,7 +42,7 @@ _WRAPPERS = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParalle
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
-    """A sentence about how busy the device is, and how close to its peak. It is empty if the device is idle for
+    """Return a sentence about how busy the device is, and how close to its peak. It is empty if the device is idle for
     ``most_idle`` of the time or more, if its idle time is unknown, or if a finding is an error.
     """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
@@ -67,7 +67,9 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
 
 
 def _modelled(run: VerdictInput) -> str:
-    """A clause about the share of the work whose distance from the peak is known; empty if this is nearly all of it."""
+    """Return a clause about the share of the work whose distance from the peak is known. The result is empty if this is
+    nearly all of it.
+    """
     known, idle = run.summary["roofline_ratio"].denominator, run.summary["device_idle_ratio"]
     work = (idle.denominator or 0) - (idle.numerator or 0)
     if known is None or known >= _NEARLY_ALL * work:
@@ -82,7 +84,7 @@ def _mostly_communicates(run: VerdictInput) -> bool:
 
 
 def detail_sentence(run: VerdictInput) -> str:
-    """A sentence about how long the device computes and why it is idle, or about why no times are known."""
+    """Return a sentence about how long the device computes and why it is idle, or about why no times are known."""
     inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
     idle = summary["device_idle_ratio"].value
     if not inputs:
@@ -118,14 +120,14 @@ def detail_sentence(run: VerdictInput) -> str:
 
 
 def busy_detail(run: VerdictInput) -> str:
-    """A sentence about the time in kernels that only read and write memory (if long), and about how long the state of
-    the device is unknown."""
+    """Return a sentence about the time in kernels that only read and write memory (if long), and about how long the
+    state of the device is unknown."""
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
 def work_sentences(run: VerdictInput) -> tuple[str, ...]:
-    """Sentences about the work of the device by op and by module, and about possible gains; empty if it is often
-    idle."""
+    """Return sentences about the work of the device by op and by module, and about possible gains. The result is empty
+    if the device is often idle."""
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ()
@@ -134,8 +136,8 @@ def work_sentences(run: VerdictInput) -> tuple[str, ...]:
 
 
 def largest_op(run: VerdictInput) -> tuple[str, ...]:
-    """Two sentences for a run on the CPU: about the op that takes the most time and how close it is to the machine's
-    peak (unless all ops are small), and about the parts of the work. Other devices have no such sentences."""
+    """Return two sentences for a run on the CPU: about the op that takes the most time and how close it is to the
+    machine's peak (unless all ops are small), and about the parts of the work. Other devices have no such sentences."""
     if run.device != "cpu" or not run.device_ops:
         return ()
     top = run.device_ops[0]
@@ -153,14 +155,14 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
 
 
 def _reached(ratio: float) -> str:
-    """A clause about the share of its peak that an op reaches. The peak is measured with matmuls, and convolutions may
-    be a little faster."""
+    """Return a clause about the share of its peak that an op reaches. The peak is measured with matmuls, and
+    convolutions may be a little faster."""
     return f"at {format_ratio(ratio)} of the machine's peak" if ratio <= 1 else "at the machine's measured peak"
 
 
 def named_parts(run: VerdictInput) -> str:
-    """A sentence about the parts of the work. The parts are modules or, if there are none, annotations. On a CPU, if
-    there are neither, they are the ops that the program calls (unless all ops are small).
+    """Return a sentence about the parts of the work. The parts are modules or, if there are none, annotations. On a
+    CPU, if there are neither, they are the ops that the program calls (unless all ops are small).
     """
     called = run.called if run.device_ops and run.device_ops[0].share >= _LARGEST else ()
     of_kinds = (("module", _module_parts(run.modules)), ("annotation", run.annotated), ("op", called))
@@ -173,13 +175,13 @@ def named_parts(run: VerdictInput) -> str:
 
 
 def _outside(modules: Sequence[ModuleTime]) -> str:
-    """A clause about the work outside of modules; empty if it is small."""
+    """Return a clause about the work outside of modules. The result is empty if it is small."""
     share = next((one.share for one in modules if one.depth == 0), 0)
     return f"; {format_ratio(share)} is {NO_MODULE}" if share >= _OUTSIDE else ""
 
 
 def named_modules(modules: Sequence[ModuleTime]) -> list[str]:
-    """The modules that sentences may mention: the outermost ones, and those among which the work is divided.
+    """Return the modules that sentences may mention: the outermost ones, and those among which the work is divided.
 
     A part without all modules of its class is left out: a sentence about the calls of the class would contradict its
     share. So are containers, whose names say nothing.
@@ -199,7 +201,7 @@ def _large(parts: Sequence[Part]) -> list[Part]:
 
 
 def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
-    """The modules among which the work is divided, largest first."""
+    """Return the modules among which the work is divided, largest first."""
     modules = _without_wrappers(modules)
     by_name: dict[str, list[ModuleTime]] = {}
     for one in _dividing(modules):
@@ -217,8 +219,8 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """The outermost modules among which the work is divided. If one does nearly all of their work, its submodules
-    replace it, unless these are only layers and the module is not the whole model.
+    """Return the outermost modules among which the work is divided. If one of them does nearly all of their work, its
+    submodules replace it, unless these are only layers and the module is not the whole model.
     """
     level = [one for one in modules if one.depth == 1]
     while level and _share(most := max(level, key=_share)) > _NEARLY_ALL * sum(map(_share, level)):
@@ -261,8 +263,8 @@ def _without_wrappers(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
 
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
-    """The work by class, largest first: the class ``first``, and others. No class in the result is ever inside another
-    class, so that no work is counted twice.
+    """Return the work by class, largest first: the class ``first``, and others. No class in the result is ever inside
+    another class, so that no work is counted twice.
     """
     paths = [one.path.split(INSIDE) for one in modules if one.path]
     ordered = [_class_part(modules, name) for name in {one.module for one in modules if one.module} - {first}]
@@ -279,7 +281,7 @@ def _own_ns(modules: Sequence[ModuleTime], name: str) -> int:
 
 
 def _class_part(modules: Sequence[ModuleTime], name: str) -> Part:
-    """The work of all modules of the class ``name``, including their submodules."""
+    """Return the work of all modules of the class ``name``, including their submodules."""
     # Count only the outermost modules, because a module may be inside another module of its class.
     outermost = [one for one in modules if one.module == name and one.path and one.path.split(INSIDE).count(name) == 1]
     return Part(name, sum(one.share for one in outermost), any(one.backward_ns > 0 for one in outermost))
@@ -297,7 +299,9 @@ def is_memory_alone(run: VerdictInput) -> bool:
 
 
 def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
-    """A sentence about the peak of a recording that shows only memory, and about the largest part of that peak."""
+    """Return a sentence about the peak of a recording that shows only memory, and about the largest part of that
+    peak.
+    """
     first = uses[0]
     made = f", allocated by {first.makers}" if first.makers else ""
     largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
@@ -305,7 +309,7 @@ def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:
-    """A clause about how long the device's state is unknown; empty if it is always known."""
+    """Return a clause about how long the device's state is unknown. The result is empty if it is always known."""
     unknown = summary["device_unknown_ratio"]
     if not unknown.value or not unknown.numerator:
         return ""
@@ -315,20 +319,22 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 
 
 def _best(run: VerdictInput) -> str:
-    """A clause about the distance of a busy device from its peak, and about the time in kernels that only read and
-    write memory; empty if neither is large."""
+    """Return a clause about the distance of a busy device from its peak, and about the time in kernels that only read
+    and write memory. The result is empty if neither is large."""
     best = run.summary["roofline_ratio"].value
     distance = f", with its {_units(run)} at {format_ratio(best)} of their peak" if best and best < _NEAR_BEST else ""
     return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
 
 
 def _units(run: VerdictInput) -> str:
-    """The word for the work of the device: kernels, or ops on a CPU."""
+    """Return the word for the work of the device: kernels, or ops on a CPU."""
     return "ops" if run.device == "cpu" else "kernels"
 
 
 def _passes(run: VerdictInput) -> str:
-    """A clause about the time in kernels that only read and write memory; empty if the time is short."""
+    """Return a clause about the time in kernels that only read and write memory. The result is empty if the time is
+    short.
+    """
     passes, window = (run.summary[name].value for name in ("passes_time_ms", "window_ms"))
     if not passes or not window or passes < LARGE * window:
         return ""
@@ -337,7 +343,7 @@ def _passes(run: VerdictInput) -> str:
 
 
 def short_name(name: str) -> str:
-    """The name of a kernel without its template arguments."""
+    """Return the name of a kernel without its template arguments."""
     return cut_name(re.sub(r"^void |[<(].*$", "", name))
 
 

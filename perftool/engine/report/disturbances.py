@@ -35,9 +35,9 @@ _LENGTHENED = 1.05
 
 
 def waiting_sentence(store: TraceStore) -> str:
-    """A sentence about a thread of the first rank that waited for a core for some time, or about a hypervisor that took
-    the core; empty if that time is short, or so long that the machine counts as overloaded (TRC111). The sentence names
-    the run's own child processes if they were busy for most of that time."""
+    """Return a sentence about a thread of the first rank that waited for a core for some time, or about a hypervisor
+    that took the core. The result is empty if that time is short, or so long that the machine counts as overloaded
+    (TRC111). The sentence names the run's own child processes if they were busy for most of that time."""
     store.build(["machine_loads", "machines"])
     rows = store.select(_WAITED, {"weighty": _WEIGHTY, "causing": _CAUSING})
     if not rows:
@@ -52,7 +52,8 @@ def waiting_sentence(store: TraceStore) -> str:
 
 
 def growing_sentence(store: TraceStore) -> str:
-    """A sentence about a process that took much new memory while it was recorded; empty if it took little.
+    """Return a sentence about a process that took much new memory while it was recorded. The result is empty if it took
+    little.
 
     For each recorded shape, PyTorch's profiler keeps a small block of memory. Such blocks split the large blocks that
     the program frees, so that the next tensor does not fit, and gets new memory from the system.
@@ -73,8 +74,8 @@ def growing_sentence(store: TraceStore) -> str:
 
 
 def lengthening_sentence(store: TraceStore) -> str:
-    """A sentence about recorded steps of the first rank that took more CPU time than earlier ones; empty if the
-    difference is small, or if no earlier step was measured.
+    """Return a sentence about recorded steps of the first rank that took more CPU time than earlier ones. The result is
+    empty if the difference is small, or if no earlier step was measured.
 
     The profiler takes time for each event, and it keeps memory. So in a step that is not recorded, work with few events
     may take a larger share.

@@ -19,7 +19,7 @@ MOST_OPS = 60
 # If a number is known for less than this share of the work, it is not representative.
 KNOWN = 0.5
 # The ops of all ranks together; the table op_efficiency lists each rank. Numbers are added in a fixed order, because a
-# floating-point sum depends on it.
+# floating-point sum depends on the order.
 _OPS = """
 WITH merged AS (
     SELECT name, source, engine, kind, input_dims, input_types,
@@ -85,7 +85,7 @@ LITTLE_KNOWN = "Ops without a cost model take most of the time, so there is no f
 
 
 def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
-    """The rates that ops reach; None if the input shows no device work."""
+    """Return the rates that ops reach, or None if the input shows no device work."""
     store.build(list(EFFICIENCY_TABLES))
     (totals,) = store.select(_TOTALS)
     ops = tuple(OpRate(**row) for row in store.select(_OPS, {"top": MOST_OPS}))
@@ -97,8 +97,9 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
 
 
 def repeated_rate(store: TraceStore, name: str) -> float | None:
-    """The share of the CPU's peak that the matmul or convolution ``name`` reached when the recorder called it again;
-    None if it did not. Unlike the times in the recording, this time is that of a quiet core."""
+    """Return the share of the CPU's peak that the matmul or convolution ``name`` reached when the recorder called it
+    again, or None if the recorder did not call it. Unlike the times in the recording, this rate was measured on a quiet
+    core."""
     store.build(["op_efficiency", "op_speeds", "machines", "device_facts"])
     rows = store.select(_REPEATED, {"name": name, "known": KNOWN})
     return rows[0]["reached"] if rows else None

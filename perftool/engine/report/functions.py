@@ -42,7 +42,9 @@ _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY r
 
 @dataclass(frozen=True)
 class _Part:
-    """A function and its time in ns. If ``itself``, only its work outside modules and other functions is counted."""
+    """A function and its time in ns. If ``itself`` is set, only its work outside modules and other functions is
+    counted.
+    """
 
     line: Line
     ns: int
@@ -53,7 +55,7 @@ class _Part:
 
 
 def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) -> tuple[str, tuple[Line, ...]]:
-    """A sentence about how the first rank's time is divided among the user's functions, and the lines of these
+    """Return a sentence about how the first rank's time is divided among the user's functions, and the lines of these
     functions.
 
     The sentence is empty if the recording has no stacks, or if the functions say little about the time. That is the
@@ -78,8 +80,9 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
 
 
 def narrow_sentence(store: TraceStore) -> str:
-    """A sentence about the call that contains all steps of the first rank's recording. Work that the program does
-    between such calls is then not recorded. It is empty if the recording is long, or not known to be within one call.
+    """Return a sentence about the call that contains all steps of the first rank's recording. Work that the program
+    does between such calls is then not recorded. It is empty if the recording is long, or not known to be within one
+    call.
     """
     outermost, whole_ns, steps = _outermost(store)
     around = _around_all(outermost, whole_ns) if steps and whole_ns <= _SHORT_NS else None
@@ -93,7 +96,9 @@ def narrow_sentence(store: TraceStore) -> str:
 
 
 def one_off_sentence(store: TraceStore) -> str:
-    """A sentence about a long call that only one of the few steps of the first rank makes; empty if there is none."""
+    """Return a sentence about a long call that only one of the few steps of the first rank makes. The result is empty
+    if there is none.
+    """
     store.build(["one_offs", "windows"])
     rows = store.select(_ONE_OFF)
     if not rows:
@@ -107,7 +112,7 @@ def one_off_sentence(store: TraceStore) -> str:
 
 
 def _outermost(store: TraceStore) -> tuple[tuple[FunctionTime, ...], int, int]:
-    """The user's outermost functions on the first rank, the length of its window in ns, and its number of steps.
+    """Return the user's outermost functions on the first rank, the length of its window in ns, and its number of steps.
     There are no functions if the recording has no stacks."""
     store.build(["windows", "frames"])
     windows = store.select(_WINDOWS)
@@ -118,8 +123,8 @@ def _outermost(store: TraceStore) -> tuple[tuple[FunctionTime, ...], int, int]:
 
 
 def _around_all(functions: Sequence[FunctionTime], whole_ns: int) -> FunctionTime | None:
-    """The innermost function that spends nearly all of the time in a single call; None for a module or the program's
-    main function, which is called only once."""
+    """Return the innermost function that spends nearly all of the time in a single call, or None for a module or the
+    program's main function, which is called only once."""
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if longest.calls != 1:
@@ -129,7 +134,9 @@ def _around_all(functions: Sequence[FunctionTime], whole_ns: int) -> FunctionTim
 
 
 def optimizer_sentence(store: TraceStore) -> str:
-    """A sentence about the share of the time that the first rank's optimizer takes; empty if it is small."""
+    """Return a sentence about the share of the time that the first rank's optimizer takes. The result is empty if it is
+    small.
+    """
     store.build(["windows", "optimizer_steps"])
     rows = store.select(_OPTIMIZER)
     if not rows or rows[0]["share"] < _LARGE_OPTIMIZER:
@@ -143,7 +150,9 @@ def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:
 
 
 def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
-    """The outermost functions among which the time is divided, and the work of their caller itself, largest first."""
+    """Return the outermost functions among which the time is divided, and the work of their caller itself, largest
+    first.
+    """
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if not longest.inner and sum(longest.own.values()) < _LARGEST * whole_ns:
@@ -156,8 +165,8 @@ def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
 
 
 def _itself(one: FunctionTime) -> _Part | None:
-    """The work of the function ``one`` itself, with the line and the op that account for more than half of it, if any;
-    None if at least half of it is in other files, such as those of a library.
+    """Return the work of the function ``one`` itself, with the line and the op that account for more than half of it,
+    if any, or None if at least half of it is in other files, such as those of a library.
     """
     whole_ns = sum(one.own.values())
     by_line: Counter[Line] = Counter()
@@ -183,6 +192,8 @@ def _named(one: _Part, whole_ns: int, steps: int) -> str:
 
 
 def place_text(file: str | None, line: int | None) -> str:
-    """The file and the line, with the folder of a relative path, which shows whether the file belongs to a library."""
+    """Return the file and the line, with the folder of a relative path, which shows whether the file belongs to a
+    library.
+    """
     parts = (file or "").replace("\\", "/").split("/")
     return f"{'/'.join(parts[-1:] if file and file.startswith('/') else parts[-2:])}{f':{line}' if line else ''}"

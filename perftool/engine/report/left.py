@@ -79,12 +79,12 @@ class Left:
     on_cpu: bool = False
 
     def sentences(self, by_module: Sequence[str] = ()) -> tuple[str, ...]:
-        """Sentences about the largest ops and how close they are to their peaks, then ``by_module``, then a sentence
-        about the possible gain, or about what to record."""
+        """Return sentences about the largest ops and how close they are to their peaks, then ``by_module``, then a
+        sentence about the possible gain, or about what to record."""
         return (f"{self._largest()}.", *by_module, self._ending()) if self.ops else ()
 
     def reached_by(self, name: str) -> float | None:
-        """The share of its peak that the op ``name`` reaches; None if it is unknown for many calls."""
+        """Return the share of its peak that the op ``name`` reaches, or None if it is unknown for many calls."""
         return next((op.reached for op in self.ops if op.name == name and not op.calls), None)
 
     def _largest(self) -> str:
@@ -122,7 +122,9 @@ class Left:
 
 
 def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
-    """The ops in ``store``, and how close they are to their peaks; no ops if the input shows no device work."""
+    """Return the ops in ``store``, and how close they are to their peaks. There are no ops if the input shows no device
+    work.
+    """
     if efficiency is None:
         return Left((), "")
     rows = store.select(_OPS)

@@ -14,7 +14,7 @@ from perftool.store.trace_store import TraceStore
 
 # The smallest set of calls in a step that takes more than half of the time, and the number of all calls, on the first
 # rank. Calls in different steps are matched by their place in the step. A call counts with its shortest time in any
-# step, so that it does not appear long because it was interrupted in some steps.
+# step, so that a call that was interrupted in some steps does not appear long.
 _LONG_CALLS = """
 WITH calls AS ({calls}),
 outermost AS (
@@ -83,7 +83,7 @@ class _Few:
 def long_calls(
     store: TraceStore, op: str, modules: Sequence[str], functions: Sequence[Line], has_steps: bool
 ) -> LongCalls:
-    """Sentences about a module or function, and about ``op``, if most of their time is in a few calls.
+    """Return sentences about a module or function, and about ``op``, if most of their time is in a few calls.
 
     Only the first such module or function in ``modules`` and ``functions`` is mentioned. ``op`` is left out if most of
     its long calls are inside those of the module or function. If the machine was overloaded, there are no sentences,
@@ -105,7 +105,7 @@ def long_calls(
 
 
 def _few(store: TraceStore, name: str, calls_sql: str, params: dict[str, object], has_steps: bool) -> _Few | None:
-    """The few calls that take most of the time; None if the time is spread over more calls."""
+    """Return the few calls that take most of the time, or None if the time is spread over more calls."""
     rows = store.select(_LONG_CALLS.format(calls=calls_sql), params)
     if not rows or len(rows) > _FEW * rows[0]["calls"]:
         return None

@@ -18,7 +18,9 @@ ORDER BY bytes DESC, kind
 
 
 def memory_uses(store: TraceStore) -> tuple[MemoryUse, ...]:
-    """The memory in use at the highest peak of any rank, largest kind first; empty if there are no memory events."""
+    """Return the memory in use at the highest peak of any rank, largest kind first. The result is empty if there are no
+    memory events.
+    """
     store.build(["_memory_uses"])
     return tuple(_use(**row) for row in store.select(_USES))
 

@@ -21,18 +21,20 @@ ORDER BY share DESC, name LIMIT 3
 
 
 def modules(store: TraceStore) -> tuple[ModuleTime, ...]:
-    """The modules of the first rank that has any, each after its parent. Work outside modules comes last."""
+    """Return the modules of the first rank that has any, each after its parent. Work outside modules comes last."""
     store.build(["modules"])
     return tuple(ModuleTime(**row) for row in store.select(_MODULES))
 
 
 def annotated_work(store: TraceStore) -> tuple[Part, ...]:
-    """The program's annotations with the most work, on the first rank that has any, largest first."""
+    """Return the program's annotations with the most work, on the first rank that has any, largest first."""
     return _parts(store, "_annotation_work", "annotation")
 
 
 def called_ops(store: TraceStore) -> tuple[Part, ...]:
-    """The ops with the most work among those that the program calls, on the first rank that has any, largest first."""
+    """Return the ops with the most work among those that the program calls, on the first rank that has any, largest
+    first.
+    """
     return _parts(store, "_called_op_work", "op")
 
 
@@ -50,7 +52,7 @@ _FUNCTION = "autograd::engine::evaluate_function: "
 
 
 def enclosing_call(store: TraceStore, op: str) -> str:
-    """A clause about the outermost op that contains more than half of the work of ``op`` on a CPU, and its main
+    """Return a clause about the outermost op that contains more than half of the work of ``op`` on a CPU, and its main
     shapes."""
     store.build(["_enclosing_calls"])
     rows = store.select(_ENCLOSING, {"name": op})
@@ -73,14 +75,16 @@ def _says_no_more(function: str, op: str) -> bool:
 
 
 def backward_passes(store: TraceStore) -> tuple[float, int] | None:
-    """The mean number of backward passes in a series on the first rank that has any, and the number of such series."""
+    """Return the mean number of backward passes in a series on the first rank that has any, and the number of such
+    series.
+    """
     store.build(["repeated_passes"])
     rows = store.select("SELECT passes, runs FROM repeated_passes ORDER BY rank LIMIT 1")
     return (rows[0]["passes"], rows[0]["runs"]) if rows else None
 
 
 def op_loop(store: TraceStore) -> OpLoop | None:
-    """The most time-consuming loop of ops on the first rank that has one."""
+    """Return the most time-consuming loop of ops on the first rank that has one."""
     store.build(["_op_loops"])
     rows = store.select("SELECT length, times, share, names FROM _op_loops ORDER BY rank LIMIT 1")
     return OpLoop(**rows[0]) if rows else None

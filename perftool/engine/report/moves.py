@@ -22,12 +22,14 @@ WHERE d.valid AND k.kind IN ('copy', 'fill') AND d.rank = (SELECT min(rank) FROM
 _LARGE = 0.1
 # A line or a function is named if it causes at least this share of the copies and fills.
 _MAIN = 0.3
-# At most this many copies and fills, the longest, are traced to the functions that cause them.
+# Only this many of the longest copies and fills are traced to the functions that cause them.
 _MOST_PLACED = 5000
 
 
 def moves_sentence(store: TraceStore) -> str:
-    """A sentence about the time of the first rank that goes to copies and fills; empty if it is small."""
+    """Return a sentence about the time of the first rank that goes to copies and fills. The result is empty if it is
+    small.
+    """
     store.build(["device_ops", "op_kinds", "windows"])
     moves = next(iter(store.select(_MOVES, {"most": _MOST_PLACED})), None)
     if moves is None or moves["share"] < _LARGE:
@@ -37,7 +39,9 @@ def moves_sentence(store: TraceStore) -> str:
 
 
 def _where(lines: Sequence[Source]) -> str:
-    """A clause about the line, or else the function, that causes many of the copies and fills; empty if none does."""
+    """Return a clause about the line, or else the function, that causes many of the copies and fills. The result is
+    empty if none does.
+    """
     if lines and lines[0]["file"] and lines[0]["share"] >= _MAIN:
         file, line, function = (lines[0][name] for name in ("file", "line", "function"))
         return f", {format_ratio(lines[0]['share'])} of it in {cut_name(function)} ({place_text(file, line)})"

@@ -26,12 +26,12 @@ _USES = {
 
 
 def summary(store: TraceStore) -> dict[str, Metric]:
-    """All metrics of the JSON report (docs/json.md). Metrics that the input lacks have no value."""
+    """Return all metrics of the JSON report (docs/json.md). Metrics that the input lacks have no value."""
     return metrics(store.rows("summary"))
 
 
 def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
-    """The metrics of the JSON report, from rows of the table ``summary``."""
+    """Return the metrics of the JSON report, from rows of the table ``summary``."""
     found = {row["metric"]: row for row in rows}
     empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
     return {
@@ -42,7 +42,7 @@ def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
 
 
 def steps(store: TraceStore) -> Iterable[Step]:
-    """The steps of all ranks, in time order."""
+    """Yield the steps of all ranks, in time order."""
     for row in store.rows("steps"):
         parts = {part: row[part] for part in BREAKDOWN}
         uses = {part: row[use] for part, use in _USES.items()}
@@ -50,7 +50,8 @@ def steps(store: TraceStore) -> Iterable[Step]:
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
-# Shares are relative to the time for which the state of the device is known or, if it never is, to the windows.
+# Shares are relative to the time for which the device's state is known. If it is never known, they are relative to the
+# windows.
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
        sum(total_ns) / coalesce((SELECT sum("end" - ts) FROM {window} HAVING sum("end" - ts) > 0),
@@ -65,13 +66,13 @@ TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
-    """The rows of a ranking, largest first."""
+    """Return the rows of a ranking, largest first."""
     store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "device_windows"])
     return tuple(Share(**row) for row in store.select(sql))
 
 
 def median(values: Sequence[int]) -> int:
-    """The median of ``values``; 0 if there are none."""
+    """Return the median of ``values``, or 0 if there are none."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if not ordered:
@@ -90,28 +91,28 @@ SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_n
 
 
 def engines(store: TraceStore) -> tuple[Engine, ...]:
-    """The engines of the device; empty if its lanes do not show them."""
+    """Return the engines of the device. The result is empty if its lanes do not show them."""
     return _rows(store, Engine, _ENGINES, "engines", "tracks")
 
 
 def recipes(store: TraceStore) -> tuple[Recipe, ...]:
-    """The recipes that took the most device time."""
+    """Return the recipes that took the most device time."""
     return _rows(store, Recipe, _RECIPES, "recipes")
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
-    """The ops that fell back to the CPU, longest time first."""
+    """Return the ops that fell back to the CPU, longest time first."""
     return _rows(store, Fallback, _FALLBACKS, "fallbacks")
 
 
 def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
-    """All ranks among the inputs, including unreadable ones."""
+    """Return all ranks among the inputs, including unreadable ones."""
     return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
 
 
 def run(store: TraceStore) -> Run:
-    """The run, with its kind and how its steps were found. The kind is training if any rank trains. Otherwise, it is
-    serving if there are iterations, or inference if every rank only runs inference."""
+    """Return the run, with its kind and how its steps were found. The kind is training if any rank trains. Otherwise,
+    it is serving if there are iterations, or inference if every rank only runs inference."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
@@ -125,7 +126,7 @@ def run(store: TraceStore) -> Run:
 
 
 def _step_unit(store: TraceStore) -> str | None:
-    """The calls that make up the detected steps of all ranks, as text; None if no steps were detected."""
+    """Return the calls that make up the detected steps of all ranks, as text, or None if no steps were detected."""
     return ", ".join(sorted({row["unit"] for row in store.rows("_step_units")})) or None
 
 
@@ -139,7 +140,7 @@ HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND 
 
 
 def lengths(store: TraceStore) -> tuple[StepLength, ...]:
-    """The short and the long steps if all ranks have steps of two lengths; otherwise empty."""
+    """Return the short and the long steps if all ranks have steps of two lengths; otherwise, the result is empty."""
     return _rows(store, StepLength, _LENGTHS, "step_lengths")
 
 
@@ -147,14 +148,14 @@ _MEAN = "SELECT (sum(total_ns) / sum(steps))::BIGINT AS ns FROM _usual_steps HAV
 
 
 def _mean_step_ns(store: TraceStore) -> int | None:
-    """The mean step in ns if all ranks have uneven steps; otherwise None."""
+    """Return the mean step in ns if all ranks have uneven steps; otherwise, return None."""
     store.build(["_usual_steps"])
     return next((row["ns"] for row in store.select(_MEAN)), None)
 
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
-    """The step time to compare gains with, in ns: the median of the complete ``steps`` of all ranks, or their mean if
-    they are uneven. All ranks are included, because evidence is summed over all ranks."""
+    """Return the step time to compare gains with, in ns: the median of the complete ``steps`` of all ranks, or their
+    mean if they are uneven. All ranks are included, because evidence is summed over all ranks."""
     return _mean_step_ns(store) or median([step.dur_ns for step in counted(steps)])
 
 
@@ -166,12 +167,12 @@ FROM _phase_totals GROUP BY phase ORDER BY total_ns DESC, name
 
 
 def phases(store: TraceStore) -> tuple[Phase, ...]:
-    """The phases of the recordings, largest first."""
+    """Return the phases of the recordings, largest first."""
     return _rows(store, Phase, _PHASES, "_phase_totals")
 
 
 def roofline(store: TraceStore) -> float | None:
-    """The share of their roofline that the run's matmuls reach; None if it is unknown for most of them."""
+    """Return the share of their roofline that the run's matmuls reach, or None if it is unknown for most of them."""
     totals = store.rows("_roofline_totals")
     spent = sum(row["dur"] for row in totals)
     whole = sum(row["matrix_ns"] for row in store.rows("_efficiency_totals")) if spent else 0

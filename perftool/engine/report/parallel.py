@@ -21,7 +21,7 @@ _EVEN = 0.1
 
 
 def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
-    """The roles of the process groups; roles whose groups consist of neighbouring ranks come first."""
+    """Return the roles of the process groups; roles whose groups consist of neighbouring ranks come first."""
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in store.rows("process_groups"):
         groups[row["role"]].append(row)
@@ -44,7 +44,8 @@ def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
 
 
 def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> str | None:
-    """How the work is split among ``ranks`` ranks, such as ``tp 4 x dp 2``; None if the groups do not show it.
+    """Return how the work is split among ``ranks`` ranks, such as ``tp 4 x dp 2``, or None if the groups do not show
+    it.
 
     A role splits the ranks if its groups are equally large and contain each rank once.
     """
@@ -61,8 +62,8 @@ def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> 
 
 
 def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
-    """A sentence about ranks that wait for a late rank in one role and so delay others in another role; otherwise
-    empty.
+    """Return a sentence about ranks that wait for a late rank in one role and so delay others in another role;
+    otherwise, return an empty string.
 
     The first finding must have a predicted gain, because only a replay proves that the late rank causes the waiting.
     """
@@ -103,14 +104,16 @@ def _splits(groups: set[tuple[int, ...]], ranks: int) -> bool:
 
 
 def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
-    """The mean distance between neighbouring ranks in a group, or a large number for a role with a single group, so
-    that it comes last."""
+    """Return the mean distance between neighbouring ranks in a group, or a large number for a role with a single group,
+    so that it comes last."""
     ranks = rows[0]["ranks"]
     return int(ranks[-1] - ranks[0]) // max(1, len(ranks) - 1) if len(rows) > 1 else 1 << 30
 
 
 def _wires(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The transfer time per step of each group, in ns. If a group has several names, their times are added up."""
+    """Return the transfer time per step of each group, in ns. If a group has several names, their times are added
+    up.
+    """
     sums: dict[tuple[int, ...], int] = defaultdict(int)
     for row in rows:
         sums[tuple(row["ranks"])] += row["wire_ns"]
@@ -122,7 +125,7 @@ def _are_even(wires: Sequence[int]) -> bool:
 
 
 def _alike(waits: Mapping[int, int]) -> tuple[Waiting, ...]:
-    """Sets of ranks with similar waiting times, ordered by lowest rank."""
+    """Return the sets of ranks with similar waiting times, ordered by lowest rank."""
     sets: list[list[int]] = []
     least = 0
     for rank in sorted(waits, key=lambda one: (waits[one], one)):

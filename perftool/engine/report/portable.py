@@ -41,8 +41,8 @@ def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
 
 
 def file_of(finding: Finding, inputs: Sequence[InputFile]) -> str:
-    """The path of the input to which ``finding`` is assigned: its own file; if it has none, the trace of its rank or of
-    its first late rank; failing that, the first input."""
+    """Return the path of the input to which ``finding`` is assigned: its own file; if it has none, the trace of its
+    rank or of its first late rank; failing that, the first input."""
     if finding.path is not None:
         return finding.path
     traces = [read for read in inputs if read.kind == "trace"] or list(inputs)

@@ -60,7 +60,7 @@ WHERE d.rank = $rank AND f.fact = 'memory_bandwidth' AND weights > 0
 
 
 def serving(store: TraceStore) -> Serving | None:
-    """The iterations of a serving engine; None for any other run."""
+    """Return the iterations of a serving engine, or None for any other run."""
     if not store.has_rows("serving_iterations"):
         return None
     store.build(["device_ops", "config", "token_gaps", "log_events", "rated_devices", "device_facts"])
@@ -79,8 +79,8 @@ def serving(store: TraceStore) -> Serving | None:
 
 
 def _decode(row: dict[str, Any]) -> dict[str, int]:
-    """The stages of a mean decode and the remaining time, in ns, largest first; empty if no forward pass was
-    recorded."""
+    """Return the stages of a mean decode and the remaining time, in ns, largest first. The result is empty if no
+    forward pass was recorded."""
     whole = row.pop("whole")
     stages = {stage: ns for stage, ns in row.items() if ns}
     if "forward" not in stages:

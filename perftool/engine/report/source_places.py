@@ -45,8 +45,8 @@ def _parts(file: str) -> list[str]:
 
 
 def _found(file: str, roots: Sequence[Path]) -> str | None:
-    """The longest suffix of ``file`` that exists under a root, relative to the first root if inside it; None if no
-    suffix does."""
+    """Return the longest suffix of ``file`` that exists under a root, or None if no suffix does. The result is relative
+    to the first root if it is inside that root."""
     parts = _parts(file)[-_MOST_PARTS:]
     for at in range(len(parts)):
         below = "/".join(parts[at:])
@@ -58,6 +58,6 @@ def _found(file: str, roots: Sequence[Path]) -> str | None:
 
 
 def _below(file: Path, project: Path) -> str | None:
-    """``file`` relative to ``project``; None if it is elsewhere."""
+    """Return ``file`` relative to ``project``, or None if it is elsewhere."""
     place, top = file.resolve(), project.resolve()
     return place.relative_to(top).as_posix() if place.is_relative_to(top) else None

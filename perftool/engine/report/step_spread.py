@@ -12,7 +12,8 @@ from perftool.units import format_ns
 # Steps differ much if the slowest takes this many times as long as the fastest, and at least a millisecond longer.
 _SPREAD, _LEAST_NS = 1.35, 1_000_000
 _FEWEST_STEPS = 3
-# A part that explains less of the difference between the slowest step and the fastest is not mentioned.
+# A part is not mentioned if it explains less than this share of the difference between the slowest and the fastest
+# step.
 _PART = 0.15
 # Calls with equal shapes vary if they take this many times as long in the slower of two steps.
 _LONGER = 1.1
@@ -108,7 +109,7 @@ class StepSpread:
     shapes: bool = True
 
     def sentence(self, explained: bool = False) -> str:
-        """One sentence about the lengths and their reasons.
+        """Return one sentence about the lengths and their reasons.
 
         ``explained``: whether another sentence says why calls may take longer.
         """
@@ -121,7 +122,9 @@ class StepSpread:
 
 
 def step_spread(store: TraceStore, step_word: str) -> StepSpread | None:
-    """How much the steps of the only rank differ, and why; None if they are about equally long, or too few."""
+    """Return how much the steps of the only rank differ, and why, or None if they are about equally long, or too
+    few.
+    """
     store.build(["steps", "launches", "compilations"])
     steps = store.select(_STEPS)
     if len(steps) < _FEWEST_STEPS or len({step["rank"] for step in steps}) > 1:
@@ -143,7 +146,9 @@ def step_spread(store: TraceStore, step_word: str) -> StepSpread | None:
 
 
 def _works(found: Mapping[str, Any], least_ns: float) -> str:
-    """A clause about the additional work of the slowest step; empty if it takes less than ``least_ns``."""
+    """Return a clause about the additional work of the slowest step. The result is empty if it takes less than
+    ``least_ns``.
+    """
     if found["work_ns"] <= least_ns:
         return ""
     works = "has larger inputs"
@@ -155,8 +160,8 @@ def _works(found: Mapping[str, Any], least_ns: float) -> str:
 
 
 def _waits(least_ns: float, fastest: Mapping[str, Any], slowest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Clauses about waits for data, and about time without computation, if they are longer in the ``slowest`` step by
-    more than ``least_ns``."""
+    """Return clauses about waits for data, and about time without computation, if they are longer in the ``slowest``
+    step by more than ``least_ns``."""
     clauses = []
     loading_ns = slowest["loading_ns"] - fastest["loading_ns"]
     if loading_ns > least_ns:

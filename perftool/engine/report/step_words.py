@@ -41,8 +41,8 @@ _LOOPED = 0.3
 
 
 def steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tuple[str, str, str]:
-    """Three sentences, any of which may be empty: how steps were found, what repeats (unless the ``headline`` says so),
-    and how long the phases other than the steady one and ``named`` take.
+    """Return three sentences, any of which may be empty: how steps were found, what repeats (unless the ``headline``
+    says so), and how long the phases other than the steady one and ``named`` take.
     """
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
@@ -55,7 +55,9 @@ def steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tup
 
 
 def _backward_passes(run: VerdictInput) -> str:
-    """A sentence about the backward passes of a step, if there are many: one pass over a batch could replace them."""
+    """Return a sentence about the backward passes of a step, if there are many: one pass over a batch could replace
+    them.
+    """
     passes, times = run.on_cpu.backward_passes or (0.0, 0)
     if passes < _SEVERAL:
         return ""
@@ -65,7 +67,9 @@ def _backward_passes(run: VerdictInput) -> str:
 
 
 def _calls(run: VerdictInput) -> str:
-    """A sentence about how often a step calls the model, or a module calls a submodule; empty if that is rare."""
+    """Return a sentence about how often a step calls the model, or a module calls a submodule. The result is empty if
+    that is rare.
+    """
     if run.device != "cpu":
         return ""
     steps = run.summary["steps"].value or 1
@@ -92,8 +96,8 @@ def _calls(run: VerdictInput) -> str:
 
 
 def _loop(run: VerdictInput) -> str:
-    """A sentence about the loop of ops in a step, or in a recording without steps. It is empty if the loop takes little
-    time, if the names of its ops are unknown, or if its ops may be those of the model's layers.
+    """Return a sentence about the loop of ops in a step, or in a recording without steps. It is empty if the loop takes
+    little time, if the names of its ops are unknown, or if its ops may be those of the model's layers.
     """
     loop, steps = run.on_cpu.op_loop, run.summary["steps"].value
     if loop is None or loop.names is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
@@ -108,7 +112,7 @@ def _loop(run: VerdictInput) -> str:
 
 
 def _repeated(run: VerdictInput) -> str:
-    """The subject of a sentence about what repeats: a step, or the recording if it has no steps."""
+    """Return the subject of a sentence about what repeats: a step, or the recording if it has no steps."""
     return with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
 
 
@@ -120,7 +124,9 @@ def _phase_clause(phase: Phase) -> str:
 
 
 def mostly_once(run: VerdictInput) -> Phase | None:
-    """The largest phase other than the steady one, if the recording hardly shows the steady state; otherwise None."""
+    """Return the largest phase other than the steady one, if the recording hardly shows the steady state; otherwise,
+    return None.
+    """
     once = [phase for phase in run.phases if phase.name in _PHASES]
     known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
     if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:

@@ -58,7 +58,7 @@ class Unseen:
 
 
 def unseen(store: TraceStore) -> Unseen | None:
-    """What the host did in a run whose device events are missing; None for any other run."""
+    """Return what the host did in a run whose device events are missing, or None for any other run."""
     # A store merged from several tasks lacks device_ops, but has device_windows.
     if store.has_rows("device_ops") or store.has_rows("device_windows"):
         return None

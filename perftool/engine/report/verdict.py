@@ -136,8 +136,8 @@ def verdict(run: VerdictInput) -> Verdict:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording. If other
-    steps are shorter than the recorded ones, which are ``longer``, a share is said instead of a time."""
+    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording. ``longer``
+    is set if the recorded steps are longer than other steps; a loss is then given as a share, not as a time."""
 
     ns: int
     steps: int
@@ -146,7 +146,7 @@ class _Whole:
     longer: bool = False
 
     def share(self, loss_ns: int) -> str:
-        """A loss as text, with the time that it is part of."""
+        """Return a loss as text, with the time that it is part of."""
         if self.longer and self.steps:
             return f"{format_ratio(loss_ns / self.ns)} of {self._article} {self.word}"
         return f"{format_ns(loss_ns)} of {self}"
@@ -181,8 +181,8 @@ def _gains_below(share: float, first: Finding) -> bool:
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
-    """A sentence about the predicted step time with all modelled fixes; empty if there are too few, or they save too
-    little."""
+    """Return a sentence about the predicted step time with all modelled fixes. The result is empty if there are too
+    few, or they save too little."""
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
         return ""
@@ -200,7 +200,7 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
 
 
 def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
-    """A sentence about other stragglers if ``first`` blames one; otherwise empty."""
+    """Return a sentence about other stragglers if ``first`` blames one; otherwise, return an empty string."""
     if not _blames(first, rules):
         return ""
     others = [found for found in findings if found is not first and _blames(found, rules)]
@@ -212,9 +212,9 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
 
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
-    """The gain of ``first`` in ns, for comparison with the measured ``loss``. On an overloaded machine, a bound may be
-    far above the real gain, so it is divided by ``LOOSE``, unless ``loss`` is the time that threads wait for a core,
-    which may be overstated as well.
+    """Return the gain of ``first`` in ns, for comparison with the measured ``loss``. On an overloaded machine, a bound
+    may be far above the real gain, so it is divided by ``LOOSE``, unless ``loss`` is the time that threads wait for a
+    core, which may be overstated as well.
     """
     if first is None:
         return 0
@@ -224,8 +224,8 @@ def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: i
 
 def _outweighs(first: Finding, unexplained: Cause, causes: Sequence[Cause], rules: Sequence[Rule]) -> bool:
     """Whether the headline is about the finding ``first`` even if the cause ``unexplained`` takes more time: if
-    ``first`` explains a larger cause, or saves much work of the device while the cause is waits for a core, for which
-    the program has no remedy.
+    ``first`` explains a larger cause, or saves much of the device's work while the cause is the wait for a core, which
+    the program cannot shorten.
     """
     if any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
         return True
@@ -256,8 +256,8 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """A clause about the user's function that takes most of the ``ns_per_step`` of plain Python, and about the built-in
-    function that it calls; empty if unknown.
+    """Return a clause about the user's function that takes most of the ``ns_per_step`` of plain Python, and about the
+    built-in function that it calls. The result is empty if it is unknown.
     """
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
@@ -271,7 +271,7 @@ def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: 
 
 
 def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
-    """The loss of ``first`` in ns, and the time to compare it with."""
+    """Return the loss of ``first`` in ns, and the time to compare it with."""
     gain = first.whole_gain
     if gain is None:
         return 0, whole
@@ -299,7 +299,7 @@ def _recorded_ns(run: VerdictInput) -> int:
 def _finding_sentence(
     same_fix: Sequence[Finding], rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None
 ) -> str:
-    """A sentence about the first of the findings with the same fix, whose gains are added up."""
+    """Return a sentence about the first of several findings with the same fix. It gives the sum of their gains."""
     first, more = same_fix[0], len(same_fix) - 1
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):
@@ -328,7 +328,7 @@ def _finding_sentence(
 
 
 def _nothing_found(run: VerdictInput) -> str:
-    """A sentence for a run without advice: why there is none, or which part of the step takes the most time."""
+    """Return a sentence for a run without advice: why there is none, or which part of the step takes the most time."""
     if not run.inputs:
         return "There is no input."
     if broken := next((found for found in run.findings if found.severity == "error"), None):
@@ -350,5 +350,5 @@ def _nothing_found(run: VerdictInput) -> str:
 
 
 def _lower(title: str) -> str:
-    """``title`` for use inside a sentence. Abbreviations such as MME keep their capitals."""
+    """Return ``title`` for use inside a sentence. Abbreviations such as MME keep their capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]

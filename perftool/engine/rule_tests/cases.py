@@ -24,7 +24,7 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
-# The limits on the events of a case, including copies, and on the length of its texts.
+# The limits on the events of a case, including copies, and on the length of its strings.
 _MOST_EVENTS = 100_000
 _MOST_TEXT = 64 << 20
 
@@ -39,7 +39,7 @@ class Case:
     engine such as ``MME``, or ``op``, ``note``, ``bridge``, ``synapse`` or ``compiler``) are placed accordingly in the
     trace of the Gaudi ``device``. ``metadata`` contains additional keys of the trace.
 
-    ``files`` maps the names of other inputs to their texts. ``log`` (repeated ``log_times`` times), ``metrics`` and
+    ``files`` maps the names of other inputs to their contents. ``log`` (repeated ``log_times`` times), ``metrics`` and
     ``config`` (as a file ``config_name``) are passed as logs. ``own_sql`` is the query of an additional user rule,
     TRC900. An expected finding states its subject and any of message, rank, step, gain_ns, predicted_ns, benchmark,
     related (a count) and the evidence.
@@ -62,7 +62,7 @@ class Case:
 
     @property
     def logs(self) -> Mapping[str, str]:
-        """The texts passed as logs, by file name."""
+        """The contents of the files passed as logs, by file name."""
         log = None if self.log is None else self.log * self.log_times
         texts = {"run.log": log, "metrics.json": self.metrics, self.config_name: self.config}
         return {name: text for name, text in texts.items() if text is not None}
@@ -89,7 +89,7 @@ def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
 
 
 def rule_for(case: Case, rule: Rule) -> Rule:
-    """``rule`` without its replay, unless ``case`` expects a prediction. The gain is then the bound from the
+    """Return ``rule`` without its replay, unless ``case`` expects a prediction. The gain is then the bound from the
     evidence."""
     predicts = any("predicted_ns" in row for row in case.findings)
     return rule if predicts else replace(rule, whatif=None, whatif_ranks=None)
@@ -106,7 +106,9 @@ def inputs_of(case: Case, folder: Path) -> Inputs:
 
 
 def differences(case: Case, rule: Rule, outcome: Outcome, folder: Path) -> list[str]:
-    """The differences between ``outcome``, the result of ``run_case``, and what ``rule`` should find on ``case``."""
+    """Return the differences between ``outcome``, the result of ``run_case``, and what ``rule`` should find on
+    ``case``.
+    """
     own = [finding for finding in outcome.findings if finding.code == rule.code]
     found = sorted((_shown(finding, folder) for finding in own), key=lambda row: str(row["subject"]))
     wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
@@ -157,7 +159,7 @@ def _write(folder: Path, name: str, text: str) -> str:
 
 
 def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
-    """The parts of a finding that a case may check, with paths relative to ``folder``."""
+    """Return the parts of a finding that a case may check, with paths relative to ``folder``."""
     sources = finding.location.sources
     places = [f"{one.file}:{one.line}" if one.line else str(one.file) for one in sources]
     row = {

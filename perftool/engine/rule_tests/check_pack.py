@@ -25,7 +25,7 @@ _UNITS = ("_ns", "_bytes")
 
 @dataclass(frozen=True)
 class PackCheck:
-    """The number of rules and cases checked, and one sentence per problem, which starts with the code."""
+    """The number of rules and cases checked, and one sentence per problem. Each sentence starts with the code."""
 
     rules: int
     cases: int
@@ -72,7 +72,7 @@ def _query_problems(rule: Rule) -> Iterator[str]:
 
 
 def _values(rule: Rule, sql: str) -> dict[str, Any]:
-    """Values for the $names in ``sql``. Raises QueryError for an unknown name."""
+    """Return values for the $names in ``sql``. Raise QueryError for an unknown name."""
     values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
     named = set(_PARAM.findall(sql))
     if missing := sorted(named - set(values)):
@@ -81,7 +81,7 @@ def _values(rule: Rule, sql: str) -> dict[str, Any]:
 
 
 def tables_of_one_rank(rule: Rule) -> list[str]:
-    """The tables used by ``rule`` that exist only in the store of a single rank."""
+    """Return the tables used by ``rule`` that exist only in the store of a single rank."""
     assert rule.sql is not None
     plain = re.sub(r"'[^']*'|--[^\n]*", "", f"{rule.only_if} {rule.sql}")
     named = {*re.findall(r"\w+", plain), *(name for need in rule.needs for name in need.split(" or "))}
@@ -89,7 +89,7 @@ def tables_of_one_rank(rule: Rule) -> list[str]:
 
 
 def _columns(sql: str, values: dict[str, Any]) -> list[str]:
-    """The names of the columns that ``sql`` returns for an empty trace."""
+    """Return the names of the columns that ``sql`` returns for an empty trace."""
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         path = Path(folder) / "empty.json"
         path.write_text('{"traceEvents": []}', encoding="utf-8")

@@ -40,7 +40,7 @@ _ALLOWANCES: WeakKeyDictionary[TraceStore, Allowance] = WeakKeyDictionary()
 
 
 def taken(store: TraceStore) -> Allowance:
-    """The allowance of ``store``, with what third-party rules have used so far."""
+    """Return the allowance of ``store``, with what third-party rules have used so far."""
     return _ALLOWANCES.setdefault(store, Allowance())
 
 

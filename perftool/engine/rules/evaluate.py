@@ -38,7 +38,7 @@ _TOO_MANY = (
 )
 # The tag of rules whose advice is about recording.
 RECORDER = "recorder"
-# The estimated size of a finding in memory and in the output, without the texts of its rule.
+# The estimated size of a finding in memory and in the output, without the strings that come from its rule.
 _FINDING_BYTES = 1_000
 _ANY_NAME = """
 SELECT 1 FROM _name_roles, unnest($names) AS wanted(pattern)
@@ -140,7 +140,9 @@ def conclude(
 
 
 def _skipped_rules(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
-    """A single finding about all rules that did not run, or were not replayed, because the allowance was used up."""
+    """Return a single finding about all rules that did not run, or were not replayed, because the allowance was used
+    up.
+    """
     if crash_rule is None:
         raise SpentError
     others = f" and {len(spent) - 1} more" if len(spent) > 1 else ""
@@ -152,7 +154,7 @@ def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
 
 
 def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
-    """The result of ``action``, or the text of the error it raises."""
+    """Return the result of ``action``, or the message of the error it raises."""
     try:
         return action(), None
     except Exception as error:  # noqa: BLE001 - a third-party rule that crashes becomes a finding
@@ -261,7 +263,7 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 
 
 def _of_step(evidence_ns: float, context: Context) -> int:
-    """The part of the typical step, in ns, that corresponds to ``evidence_ns`` per step.
+    """Return the part of the typical step, in ns, that corresponds to ``evidence_ns`` per step.
 
     Evidence is summed over the window and divided by the number of steps, so it is a share of the mean step. The result
     is the same share of the typical step.

@@ -17,8 +17,8 @@ _VOLATILE = (
     # Counters and sizes, but not digits in a word such as conv2d or fwd_f32.
     (re.compile(r"(?<![A-Za-z0-9])\d+(?:\.\d+)?(?![A-Za-z])"), "#"),
 )
-# The endings of the names of inputs. Their numbers count: who accepts damage in a file of rank 0 has not accepted it in
-# that of rank 1.
+# The endings of the names of inputs. Their numbers count: a user who accepts damage in rank 0's file has not accepted
+# it in rank 1's.
 _INPUTS = tuple(
     f".{name}{packed}"
     for name in ("json", "jsonl", "csv", "log", "txt", "prom", "hltv", "part")
@@ -48,19 +48,19 @@ def _without_volatile(text: str) -> str:
 
 
 def _stable_name(name: str) -> str:
-    """The ``name`` of a file, without the host, process and time in a name that PyTorch chose."""
+    """Return the ``name`` of a file, without the host, process and time in a name that PyTorch chose."""
     found = _KINETO_NAME.fullmatch(name)
     return f"*{found[1]}" if found else name
 
 
 def normalised_file(file: str) -> str:
-    """``file`` with forward slashes, and with a stable name."""
+    """Return ``file`` with forward slashes, and with a stable name."""
     folder, slash, name = file.replace("\\", "/").rpartition("/")
     return f"{folder}{slash}{_stable_name(name)}"
 
 
 def fingerprint(code: str, subject: str, file: str | None = None) -> str:
-    """The identity of a finding across runs of the same program: 16 hexadecimal digits.
+    """Return the identity of a finding across runs of the same program: 16 hexadecimal digits.
 
     ``file`` is the path of the trace relative to the project root. Times, numbers and messages are left out, because
     they differ between runs.

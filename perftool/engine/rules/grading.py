@@ -29,7 +29,7 @@ def graded(finding: Finding, rule: Rule) -> Finding:
 
 
 def severity_of(finding: Finding) -> Severity:
-    """The severity of ``finding`` by its gain, as a share of the step weighted by certainty."""
+    """Return the severity of ``finding`` by its gain, as a share of the step weighted by certainty."""
     gain = finding.gain
     if gain is None:
         return finding.severity

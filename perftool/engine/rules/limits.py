@@ -60,7 +60,9 @@ def limited(
 
 
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:
-    """The mean step (for ``gain_ns``) and typical step (for ``predicted_ns``) of ``rank`` in ns; None if unknown."""
+    """Return the mean step (for ``gain_ns``) and typical step (for ``predicted_ns``) of ``rank`` in ns, or None if
+    unknown.
+    """
     if rank is None:
         return None
     if store not in _STEPS:
@@ -107,9 +109,9 @@ class CpuTimes:
 
 
 def cpu_times(store: TraceStore, rank: int, least: float) -> CpuTimes | None:
-    """The CPU times of the steps of ``rank``, if the recorded steps took more than ``least`` times as much as earlier
-    steps, and differ less from each other; otherwise None. It is also None if no earlier step was measured, or if the
-    earlier steps were so short that they must have done other work."""
+    """Return the CPU times of the steps of ``rank``, if the recorded steps took more than ``least`` times as much as
+    earlier steps, and differ less from each other; otherwise, return None. Also return None if no earlier step was
+    measured, or if the earlier steps were so short that they must have done other work."""
     store.build(["memory_faults", "steps"])
     rows = store.select(_CPU_TIMES, {"rank": rank, "least": least, "other_work": _OTHER_WORK})
     return CpuTimes(**rows[0]) if rows else None
@@ -133,7 +135,7 @@ def overloaded(store: TraceStore, rank: int) -> str | None:
 
 
 def _limits(store: TraceStore) -> dict[Any, dict[str, Any]]:
-    """The row of each rank in gain_limits, cached because nearly all rules need it."""
+    """Return the row of each rank in gain_limits, cached because nearly all rules need it."""
     if store not in _KNOWN:
         _KNOWN[store] = {row["rank"]: row for row in store.rows("gain_limits")}
     return _KNOWN[store]

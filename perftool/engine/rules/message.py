@@ -1,4 +1,4 @@
-"""Messages of rules: texts with placeholders for values.
+"""Messages of rules: strings with placeholders for values.
 
 ``{name}`` shows a column of the query or a threshold, ``{name:FORMAT}`` a number in one of the FORMATS.
 ``{name:one|many}`` shows the words before the bar if the number is 1, and otherwise those after it. A doubled brace
@@ -38,8 +38,8 @@ class Placeholder:
 
 @cache
 def parse_message(message: str) -> tuple[str | Placeholder, ...]:
-    """Split ``message`` into texts and placeholders. Raise ValueError for a brace that does not start a placeholder,
-    and for an unknown format."""
+    """Split ``message`` into literal text and placeholders. Raise ValueError for a brace that does not start a
+    placeholder, and for an unknown format."""
     pieces: list[str | Placeholder] = []
     at = 0
     for brace in re.finditer(r"[{}]", message):
@@ -74,7 +74,7 @@ def show_message(message: str, values: Mapping[str, Any]) -> str:
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """Fill in the placeholders in ``text`` whose names are in ``values``. Other braces stay as they are."""
+    """Replace those placeholders in ``text`` that have a value in ``values``. Other braces stay as they are."""
 
     def filled(found: re.Match[str]) -> str:
         known = found[1] in values and (found[2] is None or _is_form(found[2]))
@@ -93,7 +93,9 @@ def _is_form(form: str) -> bool:
 
 
 def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
-    """The text that replaces a placeholder, whose name may omit the unit suffix of a time or size."""
+    """Return the text that replaces a placeholder. The placeholder's name may omit the unit suffix of a time or
+    size.
+    """
     name = wanted.name
     if name in values:
         unit = next((render for ending, render in _UNITS if name.endswith(ending)), None)

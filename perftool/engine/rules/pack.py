@@ -52,7 +52,7 @@ _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSE
 
 @cache
 def builtin_folder() -> Path:
-    """The folder of the shipped pack: inside the package if it is installed, next to it in a checkout."""
+    """Return the folder of the shipped pack: inside the package if it is installed, next to it in a checkout."""
     package = Path(__file__).parents[2]
     installed = package / "rulepack"
     return installed if installed.is_dir() else package.parent / "rules"
@@ -75,8 +75,8 @@ def load_pack(folder: Path) -> list[Rule]:
 
 
 def pack_files(folder: Path) -> list[Path]:
-    """The rule files in ``folder`` and its subfolders, sorted. Raises RuleError if there are too many, if they are too
-    large, or if a subfolder cannot be read."""
+    """Return the rule files in ``folder`` and its subfolders, sorted. Raise RuleError if there are too many, if they
+    are too large, or if a subfolder cannot be read."""
     # The test cases of a pack may be in a subfolder.
     named = (path for path in toml_files(folder) if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))
@@ -88,7 +88,7 @@ def pack_files(folder: Path) -> list[Path]:
 
 
 def toml_files(folder: Path) -> Iterator[Path]:
-    """The TOML files in ``folder`` and its subfolders; none if it is not a folder. Raises RuleError if it, or a
+    """Yield the TOML files in ``folder`` and its subfolders, or none if it is not a folder. Raise RuleError if it, or a
     subfolder, cannot be read."""
     unread: list[str] = []
     for place, _, names in walk(folder, unread) if os.path.isdir(folder) else ():
@@ -99,7 +99,7 @@ def toml_files(folder: Path) -> Iterator[Path]:
 
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
-    """The rules of the shipped pack."""
+    """Return the rules of the shipped pack."""
     return tuple(load_pack(builtin_folder()))
 
 
@@ -120,7 +120,7 @@ def _shipped_questions() -> frozenset[_Question]:
 
 
 def _question(rule: Rule) -> _Question:
-    """All queries of a rule, including the names that it needs."""
+    """Return all queries of a rule, including the names that it needs."""
     return rule.sql, rule.only_if, rule.whatif, rule.whatif_ranks, rule.needs_names
 
 
@@ -214,7 +214,7 @@ def load_rule(path: Path) -> Rule:
 
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
-    """The advice under ``key``: one text for all devices, or one for each device or variant."""
+    """Return the advice under ``key``: one string for all devices, or one string for each device or variant."""
     texts = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in texts.items():
         if not isinstance(words, str) or not words.strip():
@@ -225,7 +225,7 @@ def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
 
 
 def _first_sentences(fix: Advice) -> Advice:
-    """The first sentence of each text, for rules without a short fix."""
+    """Return the first sentence of each string of advice, for rules without a short fix."""
     return Advice(tuple((name, _SENTENCE_END.split(" ".join(words.split()), 1)[0]) for name, words in fix.texts))
 
 

@@ -44,8 +44,8 @@ WHERE s.rank = {rank} AND s.ts < {end} AND s."end" > {begin}
 def predicted(
     store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context, ranks_of_run: int
 ) -> tuple[list[Answer], tuple[ReplayModel, ...]]:
-    """Add ``predicted_ns`` to the rows of ``answers`` whose fix can be replayed, and describe the model of each rank in
-    ``store``.
+    """Add ``predicted_ns`` to each row of ``answers`` with a fix that can be replayed, and describe the model of each
+    rank in ``store``.
 
     ``ranks_of_run`` includes ranks in other stores.
     """
@@ -84,9 +84,10 @@ def without_predictions(
 
 
 def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) -> list[tuple[str | None, Change]]:
-    """The changes that the fix of ``rule`` makes to the steps of ``model``, each with its subject (None for all).
+    """Return the changes that the fix of ``rule`` makes to the steps of ``model``, each with its subject (None for
+    all).
 
-    Raises QueryError if the rule's query fails or returns anything but changes.
+    Raise QueryError if the rule's query fails or returns anything but changes.
     """
     begin, end = model.window
     placed = partial(_PLACED.format, rank=model.rank, begin=begin, end=end)
@@ -97,7 +98,7 @@ def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) ->
 def _what_changes(
     store: TraceStore, rule: Rule, context: Context, placed: Callable[..., str]
 ) -> Iterable[Mapping[str, Any]]:
-    """The rows of the rule's whatif query joined with their slices; ``placed`` adds the join to SQL."""
+    """Return the rows of the rule's whatif query joined with their slices; ``placed`` adds the join to SQL."""
     assert rule.whatif is not None
     values = sql_values(rule, rule.whatif, context)
     if is_shipped(rule):
@@ -166,7 +167,9 @@ def _with_prediction(
 
 
 def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
-    """The mean step in ns if steps are uneven, so that ``model`` replays only the typical ones; otherwise None."""
+    """Return the mean step in ns if steps are uneven, so that ``model`` replays only the typical ones; otherwise,
+    return None.
+    """
     own = own_steps_ns(store, model.rank)
     return None if own is None or own["gain_ns"] < _UNEVEN * model.measured_ns else own["gain_ns"]
 
@@ -230,8 +233,8 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
 
 
 def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
-    """The best single fix, pair and triple of fixes, chosen greedily. Each combination is replayed, because gains
-    overlap."""
+    """Return the best single fix, pair and triple of fixes, chosen greedily. Each combination is replayed, because
+    gains overlap."""
     if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
         return ()
     single_times = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
@@ -255,5 +258,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """The model of the rank with the longest steps, which reports show; None if there is none."""
+    """Return the model of the rank with the longest steps, or None if there is none. Reports show this model."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

@@ -54,9 +54,9 @@ def predicted_together(
 
 
 def changes_of_ranks(store: TraceStore, rule: Rule, context: Context) -> dict[str, list[Less]]:
-    """The changes that the fix of ``rule``, a cross-rank rule, makes for each subject.
+    """Return the changes that the fix of ``rule``, a cross-rank rule, makes for each subject.
 
-    Raises QueryError if the rule's query fails or returns anything but changes.
+    Raise QueryError if the rule's query fails or returns anything but changes.
     """
     assert rule.whatif_ranks is not None
     values = sql_values(rule, rule.whatif_ranks, context)

@@ -87,9 +87,9 @@ def ranked(
 
     Findings of the rules in ``blaming``, which name stragglers, precede all others, because other ranks cannot be
     faster than the one they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose
-    bound does not prove a larger gain. A symptom follows a cause of about the same size. So does a finding of a
-    rule in ``altering``, whose fix changes the results of the program. Findings with the same fix are adjacent, and
-    rank by the total gain of that fix.
+    bound does not prove a larger gain. A symptom follows a cause of about the same size. So does a finding of a rule in
+    ``altering``, whose fix changes the program's results. Findings with the same fix are adjacent, and rank by the
+    total gain of that fix.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
@@ -122,8 +122,8 @@ def ranked(
 
 
 def weight_ns(finding: Finding, step_ns: int) -> float:
-    """The value of ``finding`` in ns per step: the gain of its fix, or else the part of ``step_ns`` during which
-    requests wait (``waited_ratio`` in the evidence); negative if neither is known.
+    """Return the value of ``finding`` in ns per step: the gain of its fix, or else the part of ``step_ns`` during which
+    requests wait (``waited_ratio`` in the evidence). The value is negative if neither is known.
 
     A fix that only spreads a pause over many steps shortens the wait of requests, but not the mean step.
     """
@@ -159,7 +159,7 @@ def led_by_largest(
 
 
 def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence[str]]) -> int:
-    """How much of the gain of ``cause`` may overlap the gain of ``symptom``, in ns."""
+    """Return how much of the gain of ``cause`` may overlap the gain of ``symptom``, in ns."""
     gain = cause.gain.ns_per_step if cause.gain else 0
     whole = _idle_causes(symptom)
     if not whole or symptom.gain is None:
@@ -172,7 +172,9 @@ def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence
 
 
 def _idle_causes(finding: Finding) -> dict[str, float]:
-    """The idle time of ``finding`` by cause; empty if the evidence does not contain it in a valid form."""
+    """Return the idle time of ``finding`` by cause. The result is empty if the evidence does not contain it in a valid
+    form.
+    """
     causes = finding.evidence.get("idle_causes")
     parts = [part for part in causes if isinstance(part, Mapping)] if isinstance(causes, (list, tuple)) else []
     return {

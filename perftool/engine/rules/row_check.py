@@ -24,7 +24,7 @@ def checked(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def whole(name: str, value: Any) -> int | None:
-    """``value`` of the column ``name`` as a 64-bit integer, or None. Raises QueryError for anything else."""
+    """Return ``value`` of the column ``name`` as a 64-bit integer, or None. Raise QueryError for anything else."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):

@@ -65,8 +65,8 @@ class Answer:
 
 
 def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
-    """The values for the $names in ``sql``, from ``context`` and the parameters of ``rule``. Raises KeyError for an
-    unknown name."""
+    """Return the values for the $names in ``sql``, from ``context`` and the parameters of ``rule``. Raise KeyError for
+    an unknown name."""
     values: dict[str, Any] = {
         "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
         **{param.name: param.value for param in rule.params},
@@ -75,7 +75,7 @@ def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
 
 
 def cpu_limit_s(input_bytes: int) -> float:
-    """The CPU time limit, in seconds, of a shipped rule's query over ``input_bytes`` of text (0 if unknown)."""
+    """Return the CPU time limit, in seconds, of a shipped rule's query over ``input_bytes`` of text (0 if unknown)."""
     own_s = _LEAST_S + _S_PER_MB * (input_bytes >> 20)
     return min(own_s, RULE_TIME_LIMIT_S) if input_bytes else RULE_TIME_LIMIT_S
 

@@ -23,8 +23,8 @@ class Selector:
     origin: str = COMMAND_LINE
 
     def specificity(self, rule: Rule) -> int | None:
-        """How specifically this selects ``rule``: 0 for ALL, the length of a prefix, the maximum for a code or name;
-        None if this does not select it."""
+        """Return how specifically this selects ``rule``: 0 for ALL, the length of a prefix, the maximum for a code or
+        name, or None if this does not select it."""
         if self.text == ALL:
             return 0
         if self.text in (rule.code, rule.name):
@@ -85,7 +85,7 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
 
 
 def successor(text: str, rules: Iterable[Rule]) -> Rule | None:
-    """The current rule for ``text``, a retired code or name; None if there is none."""
+    """Return the current rule for ``text``, a retired code or name, or None if there is none."""
     return next((rule for rule in rules if text in rule.retired), None)
 
 
@@ -128,8 +128,8 @@ def _is_selected(rule: Rule, selection: Selection) -> bool:
 
 
 def _strongest(rule: Rule, chosen: Iterable[Selector]) -> tuple[int, bool] | None:
-    """The specificity of the most specific selector of ``rule``, and whether it comes from the command line; None if no
-    selector matches."""
+    """Return the specificity of the most specific selector of ``rule``, and whether it comes from the command line, or
+    None if no selector matches."""
     found = ((selector.specificity(rule), selector.origin == COMMAND_LINE) for selector in chosen)
     return max(((level, flag) for level, flag in found if level is not None), default=None)
 

@@ -23,15 +23,15 @@ _MOST_COMPARED = 12
 
 @dataclass(frozen=True)
 class HostTime:
-    """Spans of the host time that a finding counts, not necessarily all of them. If ``inside``, its time is only known
-    to be somewhere in ``spans``."""
+    """Spans of the host time that a finding counts, not necessarily all of them. If ``inside`` is set, the finding's
+    time is only known to be somewhere in ``spans``."""
 
     spans: tuple[Span, ...]
     inside: bool = False
 
 
 def host_time(row: Mapping[str, Any]) -> HostTime:
-    """The host time of a rule's ``row``: from its column ``within`` or, if it has none, from its place and its
+    """Return the host time of a rule's ``row``: from its column ``within`` or, if it has none, from its place and its
     ``related`` places.
 
     The column ``host_time`` is not used: for work of the backward pass, it contains the forward ops, whose lines the
@@ -136,7 +136,7 @@ def _length(spans: Iterable[Span]) -> int:
 
 
 def _shared(first: Sequence[Span], second: Sequence[Span]) -> int:
-    """The total time covered by both lists. The intervals of each list are disjoint and in time order."""
+    """Return the total time covered by both lists. The intervals of each list are disjoint and in time order."""
     at, shared = 0, 0
     for begin, end in first:
         while at < len(second) and second[at][1] <= begin:

@@ -65,7 +65,9 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
 
 
 def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) -> str:
-    """The user's function that ran for more than half of ``spans`` (in ns), with its file; empty if unknown."""
+    """Return the user's function that ran for more than half of ``spans`` (in ns), with its file. The result is empty
+    if it is unknown.
+    """
     if not store.has_rows("frames"):
         return ""
     ran = _heaviest(lines_run(store, rank), *_united(_array(spans)), idle=False)
@@ -74,14 +76,14 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
 
 
 def launching_lines(store: TraceStore, rank: int, places: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
-    """The lines of the user's code that launched the largest shares of the work in ``places`` (ts and dur), by time;
-    none if the recording has no stacks. A backward pass counts for the line that ran the forward pass."""
+    """Return the lines of the user's code that launched the largest shares of the work in ``places`` (ts and dur), by
+    time, or none if the recording has no stacks. A backward pass counts for the line that ran the forward pass."""
     return _launching(store, rank, lines_run(store, rank), places) if store.has_rows("frames") else ()
 
 
 def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str, float]:
-    """The function with the most time, from entries (file, function, time): its name and file name as text, and its
-    time. The text is empty, and the time 0, if no function has a file.
+    """Return the function with the most time, from entries (file, function, time): its name and file name as text, and
+    its time. The text is empty, and the time 0, if no function has a file.
     """
     times: dict[tuple[str, str], float] = {}
     for file, function, time in ran:
@@ -94,7 +96,7 @@ def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str,
 
 
 def _longest(lines: Iterable[Source]) -> tuple[str, float]:
-    """The ``longest_function`` of ``lines``, with its share instead of its time."""
+    """Return the ``longest_function`` of ``lines``, with its share instead of its time."""
     return longest_function((one["file"], one["function"], one["share"]) for one in lines)
 
 
@@ -103,7 +105,7 @@ def _unplaced(row: Row) -> Row:
 
 
 def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> list[tuple[Source, ...]]:
-    """The sources of each of ``rows``, found by ``rule`` on ``rank``."""
+    """Return the sources of each of ``rows``, found by ``rule`` on ``rank``."""
     if any("host_time" in row for row in rows):
         spans = [[(place["ts"], place["ts"] + place["dur"]) for place in row["host_time"] or ()] for row in rows]
         ran = lines_run(store, rank)
@@ -126,7 +128,9 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
 
 
 def _calling(ran: FeedingLines, calls: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
-    """The lines of code that make the longest ``calls`` (ts and dur); none if most calls come from other code."""
+    """Return the lines of code that make the longest ``calls`` (ts and dur), or none if most calls come from other
+    code.
+    """
     import numpy as np
 
     moments = np.array([call["ts"] for call in calls], dtype=np.int64)
@@ -138,7 +142,7 @@ def _calling(ran: FeedingLines, calls: Sequence[Mapping[str, int]]) -> tuple[Sou
 def _launching(
     store: TraceStore, rank: int, ran: FeedingLines, places: Sequence[Mapping[str, int]]
 ) -> tuple[Source, ...]:
-    """The lines of code that caused the most device time of the work in ``places``."""
+    """Return the lines of code that caused the most device time of the work in ``places``."""
     import numpy as np
 
     took = {place["ts"]: place["dur"] for place in places}
@@ -149,7 +153,7 @@ def _launching(
 
 
 def _spent_from(ran: FeedingLines, moments: Int64s, lengths: Int64s) -> Int64s:
-    """The sum of ``lengths`` by line of code: each length counts for the line that runs at the same entry of
+    """Return the sum of ``lengths`` by line of code: each length counts for the line that runs at the same entry of
     ``moments``."""
     import numpy as np
 
@@ -162,8 +166,8 @@ def _spent_from(ran: FeedingLines, moments: Int64s, lengths: Int64s) -> Int64s:
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
-    """The lines of code with the most time in the intervals from ``begins`` to ``ends``. ``idle`` says whether the
-    device is idle in these intervals."""
+    """Return the lines of code with the most time in the intervals from ``begins`` to ``ends``. ``idle`` says whether
+    the device is idle in these intervals."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
         # If only ops have stacks, the time before an op is attributed to the line that calls the op.
@@ -181,10 +185,11 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
 
 
 def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:
-    """The function to name for the intervals from ``begins`` to ``ends``, whose total length is ``whole`` ns: the
-    innermost function that contains the functions with most of the time in these intervals. A function that contains
-    nearly all of the recorded time, such as the main function, is not named. In that case, the innermost function whose
-    calls contain most of the intervals is tried; the result is None if that function cannot be named either.
+    """Return the function to name for the intervals from ``begins`` to ``ends``, whose total length is ``whole`` ns:
+    the innermost function that contains the functions with most of the time in these intervals. A function that
+    contains nearly all of the recorded time, such as the main function, is not named. In that case, the innermost
+    function whose calls contain most of the intervals is tried; the result is None if that function cannot be named
+    either.
     """
     import numpy as np
 
@@ -213,9 +218,9 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
 
 
 def _common_caller(ran: FeedingLines, spent: Int64s, whole: int) -> int:
-    """The index, in the tree, of the innermost function that contains the heaviest functions: those with the most self
-    time, until they add up to most of ``whole``. The index is -1 if there is no such function. ``spent`` is the self
-    time of each function in ns.
+    """Return the index, in the tree, of the innermost function that contains the heaviest functions: those with the
+    most self time, until they add up to most of ``whole``. The index is -1 if there is no such function. ``spent`` is
+    the self time of each function in ns.
     """
     import numpy as np
 
@@ -235,7 +240,9 @@ def _common_caller(ran: FeedingLines, spent: Int64s, whole: int) -> int:
 
 
 def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
-    """The lines of code with the most time. ``spent`` contains the time of each line, ``whole`` the total, in ns."""
+    """Return the lines of code with the most time. ``spent`` contains the time of each line, ``whole`` the total, in
+    ns.
+    """
     timed = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
     heaviest = sorted(timed, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
     return tuple(
@@ -246,7 +253,7 @@ def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
 
 
 def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, Int64s] | None:
-    """The starts and ends of the idle time of ``rank`` due to ``causes``, in ns; None if there is none."""
+    """Return the starts and ends of the idle time of ``rank`` due to ``causes``, in ns, or None if there is none."""
     import numpy as np
 
     store.build(["gap_causes"])
@@ -256,8 +263,8 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
 
 
 def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
-    """For each of ``rows``, the host time of its examples as an array of starts and ends in ns. For device work, that
-    is the time of the call that launched it.
+    """Return, for each of ``rows``, the host time of its examples as an array of starts and ends in ns. For device
+    work, that is the time of the call that launched it.
     """
     all_spans = [
         {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}
@@ -278,14 +285,14 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
 
 
 def _array(intervals: Sequence[tuple[int, int]]) -> Int64s:
-    """``intervals`` as an array with one row per interval."""
+    """Return ``intervals`` as an array with one row per interval."""
     import numpy as np
 
     return np.array(intervals, dtype=np.int64).reshape(-1, 2)
 
 
 def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
-    """The starts and ends of the union of ``intervals``, in time order."""
+    """Return the starts and ends of the union of ``intervals``, in time order."""
     import numpy as np
 
     ordered = intervals[np.lexsort((intervals[:, 1], intervals[:, 0]))]
@@ -298,7 +305,7 @@ def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
-    """How long each line of code runs in the intervals from ``begins`` to ``ends``, in ns.
+    """Return how long each line of code runs in the intervals from ``begins`` to ``ends``, in ns.
 
     With ``loops``, the time is attributed to the line of the enclosing loop.
     """
@@ -328,7 +335,7 @@ def _elapsed(begins: Int64s, ends: Int64s) -> Callable[[Int64s], Int64s]:
 
 
 def _before_lines(ran: FeedingLines, begins: Int64s, ends: Int64s) -> Int64s:
-    """The time of the intervals from ``begins`` to ``ends``, in ns, by the line of code that runs next."""
+    """Return the time of the intervals from ``begins`` to ``ends``, in ns, by the line of code that runs next."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

@@ -138,7 +138,7 @@ _known: WeakKeyDictionary[TraceStore, dict[int, FeedingLines]] = WeakKeyDictiona
 
 
 def lines_run(store: TraceStore, rank: int) -> FeedingLines:
-    """The lines that ran on the threads that feed the device of ``rank``, computed once per store."""
+    """Return the lines that ran on the threads that feed the device of ``rank``, computed once per store."""
     with _numbering:
         known = _known.setdefault(store, {})
         if rank not in known:
@@ -167,7 +167,7 @@ class _Code:
 
 
 def _own_code(store: TraceStore, rank: int, windows: Sequence[_Window]) -> _Code:
-    """The calls and lines that count as the user's code on the tracks of ``rank``.
+    """Return the calls and lines that count as the user's code on the tracks of ``rank``.
 
     The user's own code may not show where the time goes: there is none, or one line takes nearly all of the time. In
     that case, the package that it calls counts as well. If that does not show it either, all installed packages count.
@@ -191,7 +191,9 @@ def _code(calls: dict[int, list[Call]]) -> _Code:
 
 
 def _called_package(tracks: Mapping[int, Sequence[Call]], installed: Collection[str]) -> str | None:
-    """The ``installed`` package in which calls from other code spend the most time; None if there are none."""
+    """Return the ``installed`` package in which calls from other code spend the most time, or None if there are
+    none.
+    """
     spent: Counter[str] = Counter()
     for calls in tracks.values():
         last_end = 0
@@ -219,7 +221,7 @@ def _locates(tracks: Iterable[Sequence[_Stretch]], windows: Sequence[_Window]) -
 
 
 def _calls(store: TraceStore, rank: int, installed: Collection[str]) -> dict[int, list[Call]]:
-    """The calls to or from lines of the user's code by track, each caller before its callees."""
+    """Return the calls to or from lines of the user's code by track, each caller before its callees."""
     kinds: list[_Kind] = [
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]
@@ -235,13 +237,13 @@ def _calls(store: TraceStore, rank: int, installed: Collection[str]) -> dict[int
 
 
 def _name(line: Line) -> str:
-    """A function in the profiler's notation, without the line."""
+    """Return a function in the profiler's notation, without the line."""
     file, _, function = line
     return f"{file}: {function}"
 
 
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
-    """The line of the user's code for each kind of call or, if there are no such lines at all, the module."""
+    """Return the line of the user's code for each kind of call or, if there are no such lines at all, the module."""
     lines = [_line(kind, installed) for kind in kinds]
     if any(line is not None for line in lines):
         return lines
@@ -286,7 +288,7 @@ def _with_lines(functions: Collection[Line]) -> dict[Line, Line]:
 
 
 def _backward(store: TraceStore, rank: int) -> dict[int, list[_Backward]]:
-    """The outermost autograd functions on each track, in time order."""
+    """Return the outermost autograd functions on each track, in time order."""
     modules: dict[int, list[tuple[int, int]]] = {}
     for track, ts, end in store.iterate(_MODULE_CALLS, {"rank": rank}):
         calls = modules.setdefault(track, [])
@@ -305,7 +307,9 @@ def _backward(store: TraceStore, rank: int) -> dict[int, list[_Backward]]:
 def _functions(
     calls: Sequence[Call], nested: Sequence[_Stretch], backward: Sequence[_Backward], begin: int, finish: int
 ) -> tuple[FunctionTime, ...]:
-    """The user's outermost functions in the sorted ``calls``, with their time between ``begin`` and ``finish``."""
+    """Return the user's outermost functions in the sorted ``calls``, with their time between ``begin`` and
+    ``finish``.
+    """
     root = FunctionTime(NOWHERE)
     of_script = _with_lines({line for _, _, line, _ in calls if line and _is_of_script(line)})
     scripted = [
@@ -345,9 +349,9 @@ def _moved(
     pieces: Sequence[tuple[int, int, int]],
     functions: Sequence[FunctionTime],
 ) -> tuple[Counter[int], Counter[int]]:
-    """Two counters of the time of ``backward`` in ns, by the ``id`` of a function: the time to add to functions that
-    ran the forward pass, and the time to subtract from functions that run the backward pass. Work outside modules is
-    also added to ``FunctionTime.own``.
+    """Return two counters of the time of ``backward`` in ns, by the ``id`` of a function: the time to add to functions
+    that ran the forward pass, and the time to subtract from functions that run the backward pass. Work outside modules
+    is also added to ``FunctionTime.own``.
 
     ``pieces`` refer to their innermost call by its index in ``functions``.
     """
@@ -375,13 +379,15 @@ def _moved(
 
 
 def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int) -> int | None:
-    """The index of the piece that contains the time ``at``; None if no piece does."""
+    """Return the index of the piece that contains the time ``at``, or None if no piece does."""
     number = bisect_right(pieces, at, key=lambda piece: piece[0]) - 1
     return number if number >= 0 and at < pieces[number][1] else None
 
 
 def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
-    """The stretches during which one of the sorted ``calls`` is innermost. Their functions are added to ``tree``."""
+    """Return the stretches during which one of the sorted ``calls`` is innermost. Their functions are added to
+    ``tree``.
+    """
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
@@ -407,22 +413,22 @@ def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
 
 
 def _named_after(line: Line, around: Line | None) -> Line:
-    """``line``; if it is in a comprehension or lambda in the file of the function ``around`` it, with the name of that
-    function."""
+    """Return ``line``. If it is in a comprehension or lambda in the file of the function ``around`` it, give it the
+    name of that function."""
     inner = around is not None and line[0] == around[0] and _PART_OF_FUNCTION.fullmatch(line[2])
     return (*line[:2], around[2]) if around is not None and inner else line
 
 
 def _at(function: Line | None, line: int | None) -> Line:
-    """``function`` with its line replaced by ``line``, unless either is unknown."""
+    """Return ``function`` with its line replaced by ``line``, unless either is unknown."""
     if function is None or function[0] is None:
         return function or NOWHERE
     return function[0], line or function[1], function[2]
 
 
 def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """Two lists: the index of the parent of each of ``calls`` (-1 if it has none), and the pieces into which the starts
-    and ends of calls divide time (start, end, index of the innermost call)."""
+    """Return two lists: the index of the parent of each of ``calls`` (-1 if it has none), and the pieces into which the
+    starts and ends of calls divide time (start, end, index of the innermost call)."""
     parents: list[int] = []
     pieces: list[tuple[int, int, int]] = []
     around: list[int] = []

@@ -46,8 +46,8 @@ class BudgetText:
 class Settings(Keys):
     """The settings of a run: the values of the keys, with selections and tables merged from all places.
 
-    ``values`` contains the keys that are set, as written, and ``origins`` where each was set. ``files`` lists the
-    configuration files.
+    ``values`` contains the keys that are set, as written, and ``origins`` says where each of them was set. ``files``
+    lists the configuration files.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -216,5 +216,5 @@ def _with_value(param: Param, value: Any, place: str) -> Param:
 
 
 def describe(settings: Settings) -> list[tuple[str, Any, str]]:
-    """All keys with their values (None if not set) and where they were set."""
+    """Return all keys with their values (None if not set) and where they were set."""
     return [(key, settings.values.get(key), settings.origins.get(key, DEFAULTS)) for key in BY_KEY]

@@ -57,14 +57,14 @@ def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
 
 
 def passed_over(paths: Sequence[str]) -> str | None:
-    """The configuration file that ``discover`` ignores because of ``gate``; None if there is none."""
+    """Return the configuration file that ``discover`` ignores because of ``gate``, or None if there is none."""
     found = discover(paths)
     return _shown(found) if found and found != discover(paths, gate=True) else None
 
 
 def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -> list[Layer]:
-    """The layers of the file ``path`` and, before them, those of the files that it extends. Raises SettingsError, which
-    states the file and the key.
+    """Return the layers of the file ``path`` and, before them, those of the files that it extends. Raise SettingsError,
+    which states the file and the key.
 
     A file that is not ``trusted``, because it was discovered, must not set output files or name files outside its
     folder.
@@ -84,7 +84,7 @@ def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -
 
 
 def inline_layer(pair: str) -> Layer:
-    """The layer for a ``key = value`` pair given with --config."""
+    """Return the layer for a ``key = value`` pair given with --config."""
     try:
         values = parse_toml(pair)
     except ValueError as error:
@@ -138,7 +138,7 @@ def _stays_in(folder: Path, text: str) -> bool:
 
 
 def _amount(value: Any) -> tuple[int, int]:
-    """The number of values in ``value``, and the number of characters in its strings and keys."""
+    """Return the number of values in ``value``, and the number of characters in its strings and keys."""
     if isinstance(value, dict | list):
         parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else value
         amounts = list(map(_amount, parts))
@@ -165,7 +165,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The table ``tool`` of a pyproject.toml; empty if it is not a table."""
+    """Return the table ``tool`` of a pyproject.toml. The result is empty if it is not a table."""
     tools = data.get("tool")
     return tools if isinstance(tools, dict) else {}
 
@@ -188,7 +188,7 @@ def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_here(folder: Path, path: Any, ending: str) -> Any:
-    """The path or paths of a key. A string that is empty or lacks ``ending`` is not a path, and is returned
+    """Return the path or paths of a key. A string that is empty or lacks ``ending`` is not a path, and is returned
     unchanged."""
     if isinstance(path, list):
         return [_from_here(folder, part, ending) for part in path]

@@ -86,7 +86,7 @@ class Row:
         return "" if self.default is None and self.type == "string" else self.default
 
     def sentence(self, command: str) -> str:
-        """The help text of the option in ``command``, with its choices and the default."""
+        """Return the help text of the option in ``command``, with its choices and the default."""
         words = self.formats.get(command) or self.choices
         return f"{self.help}: {one_of(words, self.default)}." if words else f"{self.help}."
 
@@ -100,7 +100,7 @@ def row(default: Any, text: str, *flags: str, **more: Any) -> Any:
 
 
 def rows_of(table: type) -> tuple[Row, ...]:
-    """The rows of the dataclass ``table``, in the order of its fields."""
+    """Return the rows of the dataclass ``table``, in the order of its fields."""
     found = []
     for one in fields(table):
         if "row" in one.metadata:
@@ -229,7 +229,7 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _holds_zero(value: Any) -> bool:
-    """Whether any text in ``value`` contains a zero byte, which no path can contain."""
+    """Whether any string in ``value`` contains a zero byte, which no path can contain."""
     if isinstance(value, dict):
         return any(_holds_zero(part) for pair in value.items() for part in pair)
     return any(map(_holds_zero, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value

@@ -41,8 +41,9 @@ class CallInputs:
         return args, kwargs
 
     def key(self) -> GraphKey:
-        """The key under which a graph is reused. Unlike Gaudi's key, it includes the dtype, because copying a float
-        tensor into an integer tensor would truncate the values. Raises GraphCaptureError for an unhashable value."""
+        """Return the key under which a graph is reused. Unlike Gaudi's key, it includes the dtype, because copying a
+        float tensor into an integer tensor would truncate the values. Raise GraphCaptureError for an unhashable value.
+        """
         for leaf in self.leaves:
             if not isinstance(leaf, Hashable):
                 raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")

@@ -19,7 +19,7 @@ from perftool.errors import PerfToolError
 
 
 class GraphCaptureError(PerfToolError):
-    """A captured region contains something that cannot be replayed; the text says what."""
+    """A captured region contains something that cannot be replayed; the message says what."""
 
 
 @dataclass(frozen=True)

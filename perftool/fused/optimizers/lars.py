@@ -67,7 +67,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         if not momentum and not self._warned:
             self._warned = True
             warnings.warn(_ADDING, stacklevel=2)
-        # SGD: b = momentum*b + (1 - dampening)*g; w -= lr*b. A dampening of 2 subtracts g, a rate of -1 adds b.
+        # SGD: b = momentum*b + (1 - dampening)*g; w -= lr*b. A dampening of 2 subtracts g, and a rate of -1 adds b.
         dampening = 2.0 if momentum and group["step"] > 1 else 0.0
         self._run(batch, lr=-1.0, momentum=momentum, weight_decay=0.0, dampening=dampening, nesterov=False)
 

@@ -120,7 +120,7 @@ def _forking(plain: Call, device: str) -> Call:
 
 
 def _follow_into_backward(device: str) -> None:
-    """Also replace devices inside `backward`, where functions of the script run without a mode."""
+    """Also replace devices inside `backward`, where the script's functions run without a mode."""
     autograd: Any = torch.autograd
     plain = autograd._engine_run_backward
 

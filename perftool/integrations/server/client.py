@@ -31,8 +31,7 @@ _BROKE_OFF = ConnectionError("the response broke off")
 
 
 class NoAnswerError(InputError):
-    """The server did not answer a request, or it or a proxy answered with an error, although the server may have
-    received the request."""
+    """The server may have received a request but did not answer it, or it or a proxy answered with an error."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ def record_server(server: Server, seconds: float, folder: Path, profiles: Path |
     except InputError:
         after = None
     is_lone = bool(before) and not after
-    # Alone, the page from before would count as the page of the recording, so it gets a name that folders ignore.
+    # On its own, the page from before the recording would count as the recording's page, so it gets a name that is
+    # ignored when the folder is read.
     first = "metrics_before.unused" if is_lone else "metrics_before.txt"
     pages = tuple(_saved(folder / name, page) for name, page in ((first, before), ("metrics_after.txt", after)) if page)
     written = profiles or (profile_folder(server.port) if _is_here(server.host) else None)

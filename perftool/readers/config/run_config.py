@@ -65,7 +65,7 @@ _FLAVOURS = (
 
 
 def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
-    """The kind of configuration that has ``keys`` at its top level, or None if it is unknown."""
+    """Return the kind of configuration that has ``keys`` at its top level, or None if it is unknown."""
     return next((flavour.source for flavour in _FLAVOURS if flavour.keys & keys), None)
 
 
@@ -136,7 +136,7 @@ def _spelled(value: object) -> str:
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line number of each key that occurs only once; for other keys, it would be ambiguous."""
+    """Return the line number of each key that occurs only once; for other keys, it would be ambiguous."""
     lines: dict[str, int] = {}
     repeated: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):

@@ -21,8 +21,9 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
-# Name patterns of metrics pages and benchmark results. Many programs write their own metrics.json, so that name is
-# not in the list. vLLM's own names contain the rate of requests, SGLang's the month, the day and the number of prompts.
+# Name patterns of metrics pages and benchmark results. Many programs write their own metrics.json, so that name is not
+# in the list. vLLM's own names contain the rate of requests, and SGLang's contain the month, the day and the number of
+# prompts.
 _PLAIN_MEASUREMENTS = (
     "*metrics*.txt", "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
     "*_[01][0-9][0-3][0-9]_[0-9]*_*.jsonl",
@@ -44,7 +45,7 @@ COMPANIONS = (
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for the names that match one of ``patterns``, in capital or small letters on all systems."""
+    """Return a pattern for the names that match one of ``patterns``, ignoring case on all systems."""
     return re.compile("|".join(translate(pattern) for pattern in patterns), re.IGNORECASE)
 
 
@@ -72,7 +73,7 @@ _OF_GAUDI = {"fallback_log", "metrics", "nodes", "graph"}
 
 
 def companions_in(folder: Path) -> list[str]:
-    """The files in ``folder`` whose names match COMPANIONS, sorted."""
+    """Return the files in ``folder`` whose names match COMPANIONS, sorted."""
     try:
         return companions_among(folder.iterdir())
     except OSError:
@@ -80,7 +81,7 @@ def companions_in(folder: Path) -> list[str]:
 
 
 def companions_among(files: Iterable[Path]) -> list[str]:
-    """The ``files`` whose names match COMPANIONS, sorted."""
+    """Return the ``files`` whose names match COMPANIONS, sorted."""
     return sorted(str(file) for file in files if is_named_like_companion(file) and is_kept(file))
 
 
@@ -111,7 +112,7 @@ def is_rotated(path: str | Path) -> bool:
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
-    """The ``files`` (path and kind) that belong to a different run from ``traces``, with the reasons."""
+    """Return the ``files`` (path and kind) that belong to a different run from ``traces``, with the reasons."""
     candidates = list(files)
     if not candidates or not traces:
         return []
@@ -137,7 +138,9 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
 
 
 def _other_recording(path: str, traces: frozenset[str]) -> str | None:
-    """The reason to leave out ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in ``traces``."""
+    """Return the reason to leave out ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in
+    ``traces``.
+    """
     csv = path.removesuffix(_ANALYZED) + ".csv"
     is_other = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
     return f"it belongs to {csv}" if is_other else None
@@ -158,13 +161,13 @@ def _other_name(path: str, chosen: _Words, others: Callable[[Path], set[str]]) -
 
 
 def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:
-    """The words in the names of files in ``folder`` that may be traces of other runs."""
+    """Return the words in the names of files in ``folder`` that may be traces of other runs."""
     others = {str(file) for file in folder.glob("*.json*")} - traces
     return set().union(*(_words(other) for other in others if not is_named_like_companion(other)))
 
 
 def _words(path: str) -> set[str]:
-    """The words in a file name that identify its run; none if the profiler generated the name."""
+    """Return the words in a file name that identify its run, or none if the profiler generated the name."""
     if is_recording(path):
         return set()
     return set(re.findall(r"[a-z]{2,}", Path(path).name.lower())) - _GENERIC
@@ -180,12 +183,12 @@ def _other_device(kind: str, types: set[str | None]) -> str | None:
 
 
 def irregular_text(file: str | Path) -> str:
-    """A sentence about a ``file`` for which ``is_kept`` is false."""
+    """Return a sentence about a ``file`` for which ``is_kept`` is false."""
     return f"{file} is {irregular_kind(file)}, and was not read"
 
 
 def irregular_kind(file: str | Path) -> str:
-    """What kind of file ``file`` is, given that ``is_kept`` is false for it."""
+    """Return what kind of file ``file`` is, given that ``is_kept`` is false for it."""
     return "a special file (such as a pipe) or a link to an empty file" if os.path.exists(file) else "a broken link"
 
 

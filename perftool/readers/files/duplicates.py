@@ -93,7 +93,7 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
 
 
 def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
-    """The keys of a trace. Duplicates share at least one key."""
+    """Yield the keys of a trace. Duplicates share at least one key."""
     if own.rank is None:
         return
     if (digest := contents.content_digest(own)) is not None:
@@ -116,8 +116,8 @@ class _Contents:
         self._alike = Counter((own.rank, self._size(own.path)) for own in traces)
 
     def content_digest(self, own: Identity) -> bytes | None:
-        """A digest of the contents; None if no other file of the rank has the same size, or if the file is remote or a
-        pipe.
+        """Return a digest of the contents, or None if no other file of the rank has the same size, or if the file is
+        remote or a pipe.
         """
         size = self._size(own.path)
         return None if size is None or self._alike[own.rank, size] < 2 else self._digest(own.path)

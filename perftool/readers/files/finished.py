@@ -24,8 +24,8 @@ class FileState:
     bytes: int
 
     def to_json(self) -> dict[str, int | str]:
-        """The fields as JSON. A path that is not UTF-8 is also given in hex, because another file's name may contain
-        the escapes in ``path`` literally."""
+        """Return the fields as JSON. A path that is not UTF-8 is also given in hex, because another file's name may
+        contain the escapes in ``path`` literally."""
         fields: dict[str, int | str] = asdict(self)
         raw = os.fsencode(self.path)
         try:
@@ -36,7 +36,7 @@ class FileState:
 
     @classmethod
     def from_json(cls, found: object) -> FileState | None:
-        """The state that ``to_json`` describes; None for anything else."""
+        """Return the state that ``to_json`` describes, or None for anything else."""
         if not isinstance(found, dict):
             return None
         path, changed_ns, size, raw = (found.get(name) for name in ("path", "changed_ns", "bytes", "path_hex"))
@@ -59,8 +59,8 @@ class Watched:
         self._last: frozenset[FileState] = frozenset()
 
     def finished(self, found: Collection[FileState]) -> list[FileState]:
-        """The files in ``found`` that have not changed since the last poll, oldest first. A file is returned once, and
-        again each time it has been changed and finished.
+        """Return the files in ``found`` that have not changed since the last poll, oldest first. A file is returned
+        once, and again each time it has been changed and finished.
         """
         now = frozenset(found)
         still = (now & self._last) - self._done
@@ -70,8 +70,8 @@ class Watched:
 
 
 def files_below(folder: str, is_wanted: Callable[[str], bool], unread: list[str]) -> list[FileState]:
-    """The regular files below ``folder`` whose names are wanted. Folders, links and files that cannot be read at the
-    moment get a sentence in ``unread``.
+    """Return the regular files below ``folder`` whose names are wanted. Folders, links and files that cannot be read at
+    the moment get a sentence in ``unread``.
 
     Empty files, which have not been written yet, and hidden files, which programs create while copying, are skipped.
     """

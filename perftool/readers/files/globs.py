@@ -53,7 +53,7 @@ class Globs:
         return reached & self._ends != 0
 
     def _places_of(self, letter: str) -> int:
-        """The bits of the pieces that match ``letter``."""
+        """Return the bits of the pieces that match ``letter``."""
         places = self._places.get(letter)
         if places is None:
             places = self._any | self._letters.get(letter, 0)

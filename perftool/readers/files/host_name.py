@@ -19,7 +19,7 @@ _LONGEST = 100
 
 
 def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The host of each of ``paths`` whose host is known. ``metadata`` is keyed by path.
+    """Return the host of each of ``paths``, without those that have no known host. ``metadata`` is keyed by path.
 
     A folder counts as named after a host if the traces are in several sibling folders: ``node0/...``, ``node1/...``.
     """
@@ -29,7 +29,7 @@ def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) ->
 
 
 def stated_host(metadata: Mapping[str, Any]) -> str | None:
-    """The host that the metadata of a trace states, if any."""
+    """Return the host that the metadata of a trace states, if any."""
     info = metadata.get("distributedInfo")
     places = [metadata, info] if isinstance(info, dict) else [metadata]
     values = (top.get(key) for top in places for key in HOST_KEYS)
@@ -37,20 +37,20 @@ def stated_host(metadata: Mapping[str, Any]) -> str | None:
 
 
 def process_of(path: str) -> int | None:
-    """The ID of the process that wrote ``path``; None unless PyTorch's TensorBoard handler named the file."""
+    """Return the ID of the process that wrote ``path``, or None unless PyTorch's TensorBoard handler named the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return int(name["pid"]) if name else None
 
 
 def host_in_name(path: str) -> str | None:
-    """The host in the name of ``path``; None unless PyTorch's TensorBoard handler named the file."""
+    """Return the host in the name of ``path``, or None unless PyTorch's TensorBoard handler named the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return name["host"] if name and rank_of(PurePath(path).name) is None else None
 
 
 def _folders_beside(paths: Sequence[str]) -> dict[str, str]:
-    """For each path, the first folder below the common folder of all paths, unless it is a number or a rank. The result
-    is empty if there is only one such folder."""
+    """Return, for each path, the first folder below the common folder of all paths, unless it is a number or a rank.
+    The result is empty if there is only one such folder."""
     parents = {path: PurePath(path).parent.parts for path in paths}
     shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*parents.values(), strict=False))))
     below = {path: parts[shared] for path, parts in parents.items() if len(parts) > shared}

@@ -23,11 +23,11 @@ class OutsideFolderError(Exception):
 
 
 def matches(pattern: str, within: Path | None = None) -> list[str]:
-    """The files and folders that match ``pattern``, sorted. Hidden files and folders match only if their part of the
-    pattern begins with a dot.
+    """Return the files and folders that match ``pattern``, sorted. Hidden files and folders match only if their part of
+    the pattern begins with a dot.
 
     ``**`` follows no links, and no part of the pattern visits a folder twice, so circular links and repeated ``**``
-    take little time. Raises OutsideFolderError before listing a folder that is not below ``within``, which must be a
+    take little time. Raise OutsideFolderError before listing a folder that is not below ``within``, which must be a
     path without links.
     """
     whole = Path(pattern)
@@ -54,7 +54,7 @@ def _children(places: Iterable[Path], part: str, within: Path | None) -> Iterato
 
 
 def _folders_below(places: Iterable[Path], within: Path | None) -> list[Path]:
-    """The folders ``places`` and all folders below them."""
+    """Return the folders ``places`` and all folders below them."""
     seen: _Seen = set()
     found, left = [], list(places)[::-1]
     while left:

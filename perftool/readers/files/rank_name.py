@@ -16,7 +16,7 @@ _BRIDGE_LOGS = ("pytorch_log", "towl_log", "synapse_log", "synapse_runtime", "hc
 
 
 def rank_of(path: str) -> int | None:
-    """The last rank in ``path``; None if it contains none."""
+    """Return the last rank in ``path``, or None if it contains none."""
     place = PurePath(path)
     folders = (match[1] for folder in place.parent.parts if (match := _FOLDER.fullmatch(folder)))
     if ranks := [*folders, *_IN_NAME.findall(place.name)]:

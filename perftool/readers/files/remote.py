@@ -37,7 +37,9 @@ def is_url(path: str) -> bool:
 
 
 def shown_path(path: str) -> str:
-    """``path`` for reports and messages, without parts of a URL that look like secrets, such as its signature."""
+    """Return ``path`` for reports and messages, without parts of a URL that look like secrets, such as its
+    signature.
+    """
     return _without_secrets(path) if is_url(path) else path
 
 
@@ -49,9 +51,10 @@ def _without_secrets(text: str) -> str:
 
 
 def list_url(url: str) -> list[str]:
-    """The URLs of the files that ``url`` (a file, a folder or a glob) selects, sorted. A web address selects one file.
+    """Return the URLs of the files that ``url`` (a file, a folder or a glob) selects, sorted. A web address selects one
+    file.
 
-    Raises InputError if access fails, and MissingExtraError if fsspec or one of its backends is not installed.
+    Raise InputError if access fails, and MissingExtraError if fsspec or one of its backends is not installed.
     """
     system, path = _resolve(url)
     if _WEB.match(url):
@@ -121,8 +124,8 @@ def _resolve(url: str) -> tuple[Any, str]:
 
 
 def _limit(folder: str, size: int | None) -> Any:
-    """A callback for fsspec that ends a download after ``size`` bytes, or when it takes more than half of the free
-    space in ``folder``, because the analysis needs the rest.
+    """Return a callback for fsspec that ends a download after ``size`` bytes, or when it takes more than half of the
+    free space in ``folder``, because the analysis needs the rest.
     """
     from fsspec.callbacks import Callback
 
@@ -139,8 +142,8 @@ def _limit(folder: str, size: int | None) -> Any:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Options for ``url``: time limits, and protection against redirects and DNS names that lead from the internet into
-    a private network."""
+    """Return options for ``url``: time limits, and protection against redirects and DNS names that lead from the
+    internet into a private network."""
     import aiohttp
 
     host = urlsplit(url).hostname
@@ -201,6 +204,6 @@ def _sentences(url: str) -> Iterator[None]:
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         plain = isinstance(error, OSError | ValueError) and str(error)
-        # The reason may contain the URL in another spelling.
+        # The reason may contain the URL in a different spelling.
         why = _without_secrets(" ".join((plain or f"{type(error).__name__}: {error}").split()))[:LONGEST_REASON]
         raise InputError(f"{shown_path(url)}: cannot fetch ({why})") from None

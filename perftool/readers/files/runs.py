@@ -57,8 +57,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Each trace is compared with at most this many of the latest runs, so that the time is linear in the number of traces.
 # While the ranks of one run save their traces, fewer other runs save theirs.
 _MOST_GROWING = 256
-# A trace belongs with another trace, rather than with a run, if their starts are closer than this share of the distance
-# to the run. Only this many traces before and after it are compared, so that the time is linear.
+# A trace belongs with another trace, rather than with a run, if the two traces start closer together than this share of
+# the distance to the run. Only this many traces before and after it are compared, so that the time is linear.
 _TOGETHER_SHARE = 0.1
 _MOST_NEARBY = 8
 
@@ -217,7 +217,7 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
 
 
 def _nearby(recordings: Sequence[_Recording]) -> dict[str, Sequence[Identity]]:
-    """For each trace, the traces that start shortly before and after it."""
+    """Return, for each trace, the traces that start shortly before and after it."""
     known = sorted(
         (one.identity for one in recordings if one.identity.start_ns is not None),
         key=lambda own: (own.start_ns or 0, own.path),
@@ -265,13 +265,15 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
 
 
 def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
-    """Why ``chosen``, the newest of ``runs``, may not be what the user means by the newest recording; None if it is."""
+    """Return why ``chosen``, the newest of ``runs``, may not be what the user means by the newest recording, or None if
+    it is.
+    """
     if chosen.lacks:
         return f"the newest recording is incomplete ({chosen.lacks})"
     # Without a world size, only other recordings show which ranks there are.
     if chosen.world_size is None and any(chosen.ranks < run.ranks for run in runs):
         return "the newest recording has fewer ranks than another one"
-    # A wrong clock would make the same recording the newest one forever. Names may contain times in another time
+    # A wrong clock would make the same recording the newest one forever. Names may contain times in a different time
     # zone.
     if chosen.saved_ns > time.time_ns() + _FUTURE_NS:
         return "the newest recording is dated in the future"
@@ -279,7 +281,7 @@ def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
 
 
 def _newest_complete(newest_first: Sequence[Run]) -> Run:
-    """The newest run, unless it is incomplete and another run is complete."""
+    """Return the newest run, unless it is incomplete and another run is complete."""
     return next((run for run in newest_first if run.lacks is None), newest_first[0])
 
 
@@ -305,8 +307,8 @@ def _shown(run: Run) -> list[str]:
 
 
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
-    """The run called ``wanted``, or the only run whose name contains it. ``wanted`` may be a name as reports show it,
-    or NEWEST for the newest run."""
+    """Return the run called ``wanted``, or the only run whose name contains it. ``wanted`` may be a name as reports
+    show it, or NEWEST for the newest run."""
     if wanted == NEWEST and runs:
         return max(runs, key=_age)
     exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]
@@ -324,7 +326,7 @@ def _other_files(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
-    """Doubts about the recordings that are left out, except for recordings of another kind: the validation of a
+    """Yield doubts about the recordings that are left out, except for recordings of another kind: the validation of a
     training run, or the front end of a server."""
     for run in newest_first:
         if run is not chosen and run.kind_of_step == chosen.kind_of_step:
@@ -332,7 +334,7 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
 
 
 def _unreadable(files: Iterable[str]) -> Iterator[Doubt]:
-    """Doubts about the unreadable ``files``, which may be ranks of any recording."""
+    """Yield doubts about the unreadable ``files``, which may be ranks of any recording."""
     for file in files:
         if not identify(file).readable:
             yield Doubt(file, UNREADABLE, LEAVE_OUT)
@@ -377,7 +379,7 @@ def _start_distance_ns(run: Run, trace: _Recording) -> int:
 
 
 def _age(run: Run) -> tuple[bool, int, str]:
-    """A sort key that puts the default run to analyse last."""
+    """Return a sort key that puts the default run to analyse last."""
     return run.kind_of_step == "training", run.saved_ns, run.files[0]
 
 
@@ -430,7 +432,7 @@ def _note_incomplete(runs: Sequence[Run]) -> None:
 
 
 def _place(run: Run) -> str:
-    """The folder of the first trace, with all numbers masked, because the folders of ranks and of recordings are
+    """Return the folder of the first trace, with all numbers masked, because the folders of ranks and of recordings are
     numbered."""
     return re.sub(r"\d+", "0", str(PurePath(run.files[0]).parent))
 
@@ -441,13 +443,13 @@ def _mean_bytes(run: Run) -> float:
 
 
 def _suffix(run: Run) -> str:
-    """The suffix of the first trace's name, which shows the compression. Sizes are comparable only if the compression
-    is the same."""
+    """Return the suffix of the first trace's name, which shows the compression. Sizes are comparable only if the
+    compression is the same."""
     return PurePath(run.files[0]).suffix
 
 
 def _run_folder(path: str) -> str | None:
-    """The name ``<run>`` in a path like ``plugins/profile/<run>/FILE``."""
+    """Return the name ``<run>`` in a path like ``plugins/profile/<run>/FILE``."""
     parts = Path(path).parts
     return parts[-2] if parts[-4:-2] == ("plugins", "profile") else None
 
@@ -465,8 +467,8 @@ def _describe(path: str) -> _Recording:
 
 
 def _saved_ns(own: Identity, written: str | None, date: str | None) -> int:
-    """When a recording was saved, in ns since 1970, according to its name, its events, its run's folder, or its file.
-    The events come before the folder, whose date is in an unknown time zone."""
+    """Return when a recording was saved, in ns since 1970, according to its name, its events, its run's folder, or its
+    file. The events come before the folder, because the folder's date is in an unknown time zone."""
     if written:
         return int(written) if int(written) > _EARLIEST_NS else int(written) * NS_PER_MS
     if own.start_ns is not None:

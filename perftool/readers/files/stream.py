@@ -24,7 +24,8 @@ BLOCK = 8 << 20
 # Compressed traces have 1/30 to 1/10 of the original size, so this much compressed input yields about one BLOCK of
 # output.
 COMPRESSED_BLOCK = 256 << 10
-# Bytes passed to the decompressor at once. gzip can expand them by a factor of 1,000, Zstandard by 32,000.
+# Bytes passed to the decompressor at once. gzip can expand them by a factor of 1,000, and Zstandard by a factor of
+# 32,000.
 _AT_ONCE = 2 << 10
 # After an error, the input is decompressed in pieces of this size, to salvage the data before the damage.
 _FINER = 32
@@ -65,7 +66,7 @@ _MOST_EMPTY = 1000
 
 
 def codec_of(beginning: bytes) -> _Codec | None:
-    """The compression of a file with this ``beginning``; None if it is not compressed."""
+    """Return the compression of a file with this ``beginning``, or None if it is not compressed."""
     return next((codec for codec in CODECS if beginning.startswith(codec.magic)), None)
 
 
@@ -100,7 +101,7 @@ class ByteStream:
             block = self._read(BLOCK)
 
     def head(self, count: int) -> bytes:
-        """The first ``count`` bytes of the uncompressed content. The stream cannot be read after that."""
+        """Return the first ``count`` bytes of the uncompressed content. The stream cannot be read after that."""
         block = self._read(COMPRESSED_BLOCK)
         codec = codec_of(block)
         pieces = self._pieces(block, codec) if codec else iter([block])
@@ -169,8 +170,8 @@ class ByteStream:
         self._damaged(codec.name, "it ends before its end-of-stream marker")
 
     def _next_member(self, block: bytes, at: int) -> tuple[bytes, int]:
-        """The block in which the next member begins, and its offset in the block. If there is none, the offset is that
-        of the block's end. Zeros are skipped, because some storage pads files with zeros.
+        """Return the block in which the next member begins, and its offset in the block. If there is none, the offset
+        is that of the block's end. Zeros are skipped, because some storage pads files with zeros.
         """
         while True:
             if block[at : at + 1] == b"\0":
@@ -184,9 +185,9 @@ class ByteStream:
 
 
 def whole(path: str, most: int, what: str = "such a file") -> bytes:
-    """The uncompressed content of a file. Error messages call the file ``what``.
+    """Return the uncompressed content of a file. Error messages call the file ``what``.
 
-    Raises InputError if the file cannot be read, its compression is damaged, or it has more than ``most`` bytes.
+    Raise InputError if the file cannot be read, its compression is damaged, or it has more than ``most`` bytes.
     """
     data = bytearray()
     with ByteStream(path) as stream:
@@ -200,7 +201,7 @@ def whole(path: str, most: int, what: str = "such a file") -> bytes:
 
 
 def as_file(path: str) -> str:
-    """``path`` in a form that cannot mean stdin: for a file named like STDIN, with a folder before the name."""
+    """Return ``path`` in a form that cannot mean stdin: for a file named like STDIN, with a folder before the name."""
     return os.path.join(os.curdir, path) if path == STDIN else path
 
 

@@ -39,7 +39,7 @@ def walk(folder: str | Path, unread: list[str]) -> Iterator[tuple[str, list[str]
 
 
 def links_out(folder: str | Path, place: str, folders: Iterable[str]) -> Iterator[str]:
-    """A sentence about each link in ``folders`` of ``place``, below ``folder``, that leads out of ``folder``."""
+    """Yield a sentence about each of the subfolders ``folders`` of ``place`` that is a link out of ``folder``."""
     inside = os.path.realpath(folder)
     for link in filter(os.path.islink, (os.path.join(place, name) for name in folders)):
         if os.path.commonpath((inside, os.path.realpath(link))) != inside:

@@ -31,7 +31,7 @@ class ZipEnd:
 
 
 def zip_end(file: IO[bytes] | io.FileIO) -> ZipEnd:
-    """The end record of the zip ``file``, located in the same way as zipfile does."""
+    """Return the end record of the zip ``file``, located in the same way as zipfile does."""
     size = file.seek(0, io.SEEK_END)
     start = file.seek(-min(size, _LONGEST_END), io.SEEK_END)
     tail = file.read(_LONGEST_END)
@@ -48,8 +48,8 @@ def zip_end(file: IO[bytes] | io.FileIO) -> ZipEnd:
 
 
 def stray_bytes(file: IO[bytes] | io.FileIO, archive: zipfile.ZipFile) -> str | None:
-    """Where the zip ``file`` contains bytes that belong neither to a member of ``archive`` nor to its directory; None
-    if it contains none. zipfile ignores such bytes, which may be another archive.
+    """Return where the zip ``file`` contains bytes that belong neither to a member of ``archive`` nor to its directory,
+    or None if it contains no such bytes. zipfile ignores such bytes, which may be another archive.
     """
     end = zip_end(file)
     if end.after:

@@ -163,7 +163,7 @@ def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
 
 
 def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int] | None:
-    """The key that the entries of a batch share with the entry that ends it: the group and both numbers."""
+    """Return the key that the entries of a batch share with the entry that ends it: the group and both numbers."""
     name, numbers = _group_name(entry), [_whole(entry.get(key)) for key in ("collective_seq_id", "p2p_seq_id")]
     return None if name is None or numbers[0] is None or numbers[1] is None else (name, numbers[0], numbers[1])
 
@@ -185,7 +185,7 @@ def _entries(
 
 
 def _length(entry: FlightEntry) -> int:
-    """The number of characters that ``entry`` adds towards the file's limit."""
+    """Return the number of characters that ``entry`` adds towards the file's limit."""
     texts = (entry.group, entry.name, entry.sizes, entry.place, entry.description)
     return _ENTRY + sum(len(one) for one in texts if one)
 
@@ -219,7 +219,9 @@ def _state(entry: Mapping[str, Any], name: str) -> str:
 
 
 def _peer(name: str, members: tuple[int, ...]) -> int | None:
-    """The rank of the peer in ``nccl:send 1->2`` or ``nccl:recv 1<-0``. The numbers are positions in the group."""
+    """Return the rank of the peer in ``nccl:send 1->2`` or ``nccl:recv 1<-0``. The numbers are positions in the
+    group.
+    """
     found = _PEERS.search(name[:LONGEST_TEXT])
     at = int(found[1]) if found else len(members)
     return members[at] if at < len(members) else None
@@ -229,7 +231,7 @@ def _groups(
     found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, configs: Mapping[str, _Config],
     batches: set[str],
 ) -> Iterable[FlightGroup]:  # fmt: skip
-    """The groups that the entries or the configuration of the dump mention."""
+    """Yield the groups that the entries or the configuration of the dump mention."""
     statuses = dict(_tables(found.get("pg_status")))
     by_name: dict[str, FlightEntry] = {}
     called: dict[str, int] = defaultdict(int)
@@ -286,7 +288,7 @@ def _tables(found: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _ranks(found: Any) -> tuple[int, ...]:
-    """The members in ``found``, a list or its text, such as ``[0, 1]``, or none if they are unknown."""
+    """Return the members in ``found``, a list or its text, such as ``[0, 1]``, or none if they are unknown."""
     if isinstance(found, str):
         try:
             found = orjson.loads(found)
@@ -297,7 +299,7 @@ def _ranks(found: Any) -> tuple[int, ...]:
 
 
 def _sizes(found: Any) -> str | None:
-    """The first few shapes as text, such as ``[3, 4] [5]``, or None if ``found`` is not a list of shapes."""
+    """Return the first few shapes as text, such as ``[3, 4] [5]``, or None if ``found`` is not a list of shapes."""
     first = found[:_MOST_SIZES] if isinstance(found, list) else None
     if first is None or not all(isinstance(size, list) for size in first):
         return None
@@ -308,7 +310,7 @@ def _sizes(found: Any) -> str | None:
 
 
 def _place(frames: Any) -> str | None:
-    """The innermost frame outside the libraries, in the form ``train.py:31 step``."""
+    """Return the innermost frame outside the libraries, in the form ``train.py:31 step``."""
     for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
         file, line = (frame.get("filename"), _whole(frame.get("line"))) if isinstance(frame, dict) else (None, None)
         if isinstance(file, str) and line is not None and not any(part in file[-LONGEST_TEXT:] for part in _LIBRARY):

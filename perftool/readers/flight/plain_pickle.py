@@ -116,7 +116,7 @@ class _Machine:
             raise _Refused("holds more values than its size allows")
 
     def result(self) -> Any:
-        """The value left on the stack at the end."""
+        """Return the value left on the stack at the end."""
         if len(self._stack) != 1:
             raise ValueError("it does not contain exactly one value")
         return self._top().value

@@ -39,7 +39,7 @@ class BannerScanner:
         return bool(self._left)
 
     def reading(self) -> LogReading:
-        """One entry per variable, value and rank, in the order of the log."""
+        """Return one entry per variable, value and rank, in the order of the log."""
         return LogReading(config=tuple(self._entries.values()), kind="runtime_log")
 
     def _inside(self, line: LogLine, left: int) -> None:

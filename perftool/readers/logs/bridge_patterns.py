@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """One known line, which becomes a LogEvent of ``kind`` whose number has the unit ``unit``.
+    """One known line, which becomes a LogEvent of ``kind`` with a number in the unit ``unit``.
 
     With ``above_limit``, the line counts only if its value exceeds its limit. ``name`` is the event's name if the
     pattern captures none.

@@ -36,7 +36,7 @@ class _SourceRecords:
 
 
 def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationRecord, ...]:
-    """For each rank, choose the records of the source with the most compilations. All readings must be of one run.
+    """For each rank, choose the records of the source with the most compilations. All readings must come from one run.
 
     If a source without ranks has more compilations than these records together, it is chosen instead.
     """

@@ -48,7 +48,7 @@ class CompilationScanner:
                 take(line, match)
 
     def reading(self) -> LogReading:
-        """All compilations read so far."""
+        """Return all compilations read so far."""
         return LogReading(compilations=tuple(self._records), kind="runtime_log")
 
     def _add(self, record: CompilationRecord) -> None:

@@ -27,7 +27,7 @@ _MOST_MB = 1e9
 
 
 def is_advice(lines: Iterable[str]) -> bool:
-    """Whether most of the first lines of a text are compiler advice."""
+    """Whether most of the first lines of a file are compiler advice."""
     filled = [line for line in lines if line.strip()][:50]
     return bool(filled) and 2 * sum(_LINE.match(line) is not None for line in filled) > len(filled)
 

@@ -26,7 +26,7 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine, own_words, read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
 
-# The scanners need only lines that contain one of these texts, or colour escapes, which may split such a text.
+# The scanners need only lines that contain one of these strings, or colour escapes, which may split such a string.
 _SERVING = (*serving_buckets.CORES, *serving_intervals.CORES, *serving_patterns.CORES, *client_result.CORES)
 _TEXTS = shortest((*fallback_log.CORES, *banner.TITLES, *runtime_log.CORES, *_SERVING, "\x1b"))
 # The rows of a fallback table contain "::", and may occur anywhere after its header.
@@ -62,7 +62,9 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
 
 
 def _without_quoted(line: LogLine) -> LogLine:
-    """``line`` without the text of a client, whose request a server logs. Known lines of servers quote settings."""
+    """Return ``line`` without a client's text, which a server quotes when it logs a request. Known lines of servers
+    quote settings.
+    """
     if not line.prefix.of_server:
         return line
     own = own_words(line.text)
@@ -71,7 +73,7 @@ def _without_quoted(line: LogLine) -> LogLine:
 
 class _ServerScanner:
     """Collects what a server logs about its settings and its load. If a log holds several starts of the server, only
-    the last one counts. It begins in line ``started``, which is 0 if there is only one.
+    the last one counts. ``started`` is the line in which the last start begins, or 0 if there is only one start.
     """
 
     def __init__(self, tally: IssueTally) -> None:

@@ -49,7 +49,7 @@ def is_relevant(key: str) -> bool:
 
 
 def _assignments(lines: Iterator[TextLine]) -> Iterator[TextLine]:
-    """The lines that should be assignments: all except blank lines, comments and exported shell functions."""
+    """Yield the lines that should be assignments: all except blank lines, comments and exported shell functions."""
     in_function = False
     for line in lines:
         for text in line.text.split("\0"):

@@ -90,7 +90,7 @@ class _Table:
         self.left = _MAX_FOREIGN_LINES
 
     def identities(self) -> Iterator[tuple[object, ...]]:
-        """Keys by which a repeated table is recognised: its content, with its process or its rank."""
+        """Yield keys by which a repeated table is recognised: its content, with its process or its rank."""
         content = frozenset(self.rows.items())
         prefix = self.header.prefix
         if prefix.time_ns is not None and prefix.tid is not None:
@@ -144,7 +144,7 @@ class FallbackScanner:
         return bool(self._tables)
 
     def reading(self) -> LogReading:
-        """All records read so far, with call lines summed by op, argument types and rank."""
+        """Return all records read so far, with call lines summed by op, argument types and rank."""
         return LogReading(fallbacks=(*self._table_records(), *self._call_records()), kind="fallback_log")
 
     def _row(self, line: LogLine, row: re.Match[str]) -> None:
@@ -164,7 +164,7 @@ class FallbackScanner:
         table.add(row["op"], int(row["count"]))
 
     def _open_tables(self, label: int | None) -> list[_Table]:
-        """The open tables that a line with this launcher label may belong to, newest first.
+        """Return the open tables that a line with this launcher label may belong to, newest first.
 
         A line without a label may belong to any table, because only headers have the logger's prefix.
         """

@@ -72,7 +72,7 @@ class _Evidence:
 
 
 def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]:
-    """One total per op over all ``readings`` (one per file), most frequent first.
+    """Return one total per op over all ``readings`` (one per file), most frequent first.
 
     Call lines do not name the overload. They are counted only if neither a table nor the metrics list the op;
     otherwise, they only add argument types.
@@ -99,7 +99,7 @@ def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]
 
 
 def _without_repeats(readings: Iterable[LogReading]) -> Iterator[tuple[int, FallbackRecord]]:
-    """The records, without tables that an earlier file also contains: console output may repeat a log file."""
+    """Yield the records, without tables that an earlier file also contains: console output may repeat a log file."""
     seen: dict[tuple[object, ...], int] = {}
     for file, reading in enumerate(readings):
         for record in reading.fallbacks:

@@ -60,7 +60,9 @@ class ProgressScanner:
         bar.done, bar.last_line = done, line.number
 
     def reading(self) -> LogReading:
-        """One ``progress_bar`` event per bar: ``value`` is the iterations per refresh, ``limit`` the bar's total."""
+        """Return one ``progress_bar`` event per bar: ``value`` is the iterations per refresh, ``limit`` the bar's
+        total.
+        """
         events = tuple(
             LogEvent(
                 "progress_bar",
@@ -81,7 +83,7 @@ class ProgressScanner:
 
 
 def _bar(text: str) -> re.Match[str] | None:
-    """The first progress bar in ``text``, starting at its percent sign."""
+    """Return the first progress bar in ``text``, starting at its percent sign."""
     at = text.find(CORE)
     while at >= 0:
         if text[at - 1 : at].isdecimal() and (match := _BAR.match(text, at, at + _AFTER)):
@@ -91,7 +93,9 @@ def _bar(text: str) -> re.Match[str] | None:
 
 
 def _name_of(text: str, percent: int) -> str:
-    """The name before the colon and the number that precede ``percent``, or an empty text if there is no colon."""
+    """Return the name before the colon and the number that precede ``percent``, or an empty string if there is no
+    colon.
+    """
     before, colon, number = text[max(percent - _BEFORE, 0) : percent].rpartition(":")
     if not colon or not number.strip().isdecimal():
         return ""

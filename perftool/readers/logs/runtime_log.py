@@ -49,7 +49,7 @@ class EventScanner:
             self._search(known, line)
 
     def reading(self) -> LogReading:
-        """All events so far, in the order of their first lines."""
+        """Return all events so far, in the order of their first lines."""
         return LogReading(events=tuple(_event(key, seen) for key, seen in self._seen.items()), kind="runtime_log")
 
     def _search(self, known: LinePattern, line: LogLine) -> None:
@@ -104,5 +104,5 @@ def _event(key: tuple[str, str, int | None], seen: _Seen) -> LogEvent:
 
 
 def runtime_scanners(tally: IssueTally) -> tuple[EventScanner, CompilationScanner, ProgressScanner]:
-    """The scanners for a runtime log: events, compilations, progress bars."""
+    """Return the scanners for a runtime log: events, compilations, progress bars."""
     return EventScanner(tally), CompilationScanner(tally), ProgressScanner()

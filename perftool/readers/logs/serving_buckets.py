@@ -54,7 +54,7 @@ class BucketScanner:
             self._keep(found["phase"].lower(), (int(found["batch"]), query, blocks), "warmed", line)
 
     def reading(self) -> LogReading:
-        """All buckets so far, in the order of the log."""
+        """Return all buckets so far, in the order of the log."""
         return LogReading(buckets=tuple(self._buckets.values()), kind="runtime_log")
 
     def _keep(self, phase: str, sizes: tuple[int, int | None, int | None], origin: BucketOrigin, line: LogLine) -> None:
@@ -64,7 +64,7 @@ class BucketScanner:
 
 
 def _sizes(phase: str, text: str) -> tuple[int, int | None, int | None]:
-    """The batch size, tokens and blocks in ``text``. If it contains only two numbers, tokens or blocks are None,
+    """Return the batch size, tokens and blocks in ``text``. If it contains only two numbers, tokens or blocks are None,
     depending on the phase."""
     batch, *others = map(int, _DIGITS.findall(text))
     if len(others) == 2:

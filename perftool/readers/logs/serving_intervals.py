@@ -20,13 +20,13 @@ _DRAFTS_V0 = "Speculative metrics: "
 _ITERATION = "iteration elapsed time: "
 # All servers print the rate at which they generate tokens, in various forms.
 _RATES = ("gen throughput", "generation throughput")
-# Only a server prints these, so a line with one of them is its own behind any prefix.
+# Only a server prints these, so a line with one of them is the server's own, whatever its prefix.
 _DISTINCT = (_VLLM, _ITERATION, "gen throughput (token/s): ", "Avg generation throughput: ")
 CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION, *_RATES)
 # SGLang's scheduler printed "Decode batch. #running-req" at first. Later versions print "Decode batch, #running-req",
 # some of them with the number of the call: "Decode batch [7], #running-req".
 _SGLANG_LINE = rf"{_SGLANG}(?: \[\d+\])?[.,] #"
-# What the line itself says, not a text of a client that it quotes.
+# What the line itself says, not a client's text that it quotes.
 _LOAD = Beginning(
     rf"(?:Engine \d+: |\d+ Engines Aggregated: )?(?:Avg |{_DRAFTS}|{_DRAFTS_V0}|Iteration\()|{_SGLANG_LINE}"
 )
@@ -44,8 +44,8 @@ _ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
 
 
 class _Value(NamedTuple):
-    """A number in a line of statistics: the label before it, the text behind it, and the factor that converts it to the
-    unit of its field. A count has no factor. ``always``: whether all versions of the server print it, and once."""
+    """A number in a line of statistics: the label before it, the text after it, and the factor that converts it to the
+    unit of its field. A count has no factor. ``always``: whether all versions of the server print it exactly once."""
 
     label: re.Pattern[str]
     behind: str = ""
@@ -130,8 +130,8 @@ class IntervalScanner:
             self._note_damage(line)
 
     def reading(self) -> LogReading:
-        """All intervals and iterations so far. Statistics in an unknown form are reported, because those that are known
-        may be a part of all."""
+        """Return all intervals and iterations so far. Statistics in an unknown form are reported, because the known
+        statistics may be only some of them."""
         if self._unknown is not None:
             self._tally.note(
                 "unknown statistics", "a server's statistics are in a form that is not read", self._unknown
@@ -139,7 +139,9 @@ class IntervalScanner:
         return LogReading(intervals=tuple(self._intervals), iterations=tuple(self._iterations), kind="runtime_log")
 
     def _values(self, values: _Values, line: LogLine) -> dict[str, Any]:
-        """The numbers of ``values`` in ``line``. A number that is missing, repeated or malformed counts as damage."""
+        """Return the numbers of ``values`` in ``line``. A number that is missing, repeated or malformed counts as
+        damage.
+        """
         found: dict[str, Any] = {}
         for name, value in values.items():
             ends = [label.end() for label in islice(value.label.finditer(line.text), 2)]
@@ -186,7 +188,9 @@ class IntervalScanner:
         )  # fmt: skip
 
     def _drafts_v0(self, line: LogLine) -> dict[str, Any]:
-        """The counts of draft tokens since the previous line or, if the server was restarted, since its start."""
+        """Return the counts of draft tokens since the previous line or, if the server was restarted, since its
+        start.
+        """
         # Early releases of V1 reset their counts in each interval. They are recognised by an efficiency of nan.
         if "efficiency: nan" in line.text:
             return {}
@@ -205,7 +209,7 @@ class IntervalScanner:
         return {**counts, "acceptance_length": kept / steps}
 
     def _time(self, time_ns: int | None) -> int | None:
-        """``time_ns``, plus the days since the first line if the lines contain only the time of day."""
+        """Return ``time_ns``, plus the days since the first line if the lines contain only the time of day."""
         if time_ns is None or time_ns >= DAY_NS:
             return time_ns
         # Lines of several processes may be out of order, but by less than half a day.
@@ -227,7 +231,7 @@ def _is_unknown(line: LogLine) -> bool:
 
 
 def _number_at(text: str, at: int, value: _Value) -> float | None:
-    """The number at ``at``. A comma or the end of the line follows its unit; V0 prints a full stop there."""
+    """Return the number at ``at``. A comma or the end of the line follows its unit; V0 prints a full stop there."""
     stated = text[at : at + _LONGEST].partition(", ")[0].rstrip(" ,").removesuffix(".")
     if not stated.endswith(value.behind):
         return None

@@ -32,7 +32,7 @@ SERVING_PATTERNS = (
     ),
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
-# Literal parts of lines with settings. V0 prints all arguments, V1 only those that are not defaults.
+# Literal parts of lines with settings. V0 prints all arguments, and V1 prints only those that are not defaults.
 CORES = (
     "non-default args: ", "args: Namespace(", "LLM engine (v", "server_args=ServerArgs(",
     "Chunked prefill is enabled with ",
@@ -69,5 +69,5 @@ class SettingScanner:
                     self._entries[key] = ConfigEntry("server", key, found["value"], line.rank, line.number)
 
     def reading(self) -> LogReading:
-        """The last value of each setting."""
+        """Return the last value of each setting."""
         return LogReading(config=tuple(self._entries.values()), kind="runtime_log")

@@ -101,7 +101,7 @@ class MetricsSeries:
             self._count_compilations(snapshot, self._new_recipes(record, state))
 
     def reading(self) -> LogReading:
-        """All snapshots, the compilations that they report, and one fallback record per op with its total."""
+        """Return all snapshots, the compilations that they report, and one fallback record per op with its total."""
         fallbacks = tuple(
             FallbackRecord(op_name(op).full, op_name(op).base, count, "metrics", self.rank)
             for op, count in self._fallbacks.items()
@@ -114,7 +114,7 @@ class MetricsSeries:
         )
 
     def _numbers(self, record: RawRecord) -> Iterator[tuple[tuple[str, str | None], float]]:
-        """The usable numbers in a record, by key and, for counters per op or recipe, by name."""
+        """Yield the usable numbers in a record, by key and, for counters per op or recipe, by name."""
         for key, value in record.statistics.items():
             if key == _RECIPES:
                 continue
@@ -138,7 +138,7 @@ class MetricsSeries:
             self.tally.note("missing fallbacks", "the CPU fallbacks of ops do not add up to their total number")
 
     def _new_recipes(self, record: RawRecord, state: _Metric) -> list[tuple[str, int]]:
-        """The names and times (ns) of recipes that are new in this record."""
+        """Return the names and times (ns) of recipes that are new in this record."""
         listed = record.statistics.get(_RECIPES)
         if not isinstance(listed, (list, tuple)):
             return []

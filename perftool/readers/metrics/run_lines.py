@@ -43,7 +43,9 @@ def read_history(path: str) -> History:
 
 
 def read_done(path: str) -> list[FileState]:
-    """The traces of a watched folder that the summary file ``path`` already lists, or none if there is no such file."""
+    """Return the traces of a watched folder that the summary file ``path`` already lists, or none if there is no such
+    file.
+    """
     if not Path(path).exists():
         return []
     with ByteStream(path) as stream:
@@ -69,7 +71,7 @@ def require_summaries(path: str) -> None:
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines that are not blank, each cut to ``_LONGEST`` + 1 bytes."""
+    """Yield the lines that are not blank, each cut to ``_LONGEST`` + 1 bytes."""
     rest = b""
     for block in blocks:
         first, *others = block.split(b"\n")
@@ -83,7 +85,7 @@ def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _run_line(text: bytes) -> RunLine | None:
-    """The summary in a line, or None if the line is damaged or was not written by this program."""
+    """Return the summary in a line, or None if the line is damaged or was not written by this program."""
     tally = IssueTally()
     try:
         found = orjson.loads(text) if len(text) <= _LONGEST else None
@@ -129,7 +131,7 @@ def _possible(value: object) -> bool:
 
 
 def _metrics(found: Any) -> dict[str, float | None] | None:
-    """``found`` if it is a dict whose values are numbers or None; otherwise None."""
+    """Return ``found`` if it is a dict whose values are numbers or None; otherwise, return None."""
     if not isinstance(found, dict):
         return None
     return found if all(map(_possible, found.values())) else None

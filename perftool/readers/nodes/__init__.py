@@ -40,9 +40,9 @@ def holds_host_trace(path: str) -> bool:
 
 @once_per_file
 def host_trace_rank(path: str) -> int | None:
-    """The rank stated by the host calls in an archive or, failing that, by the archive's name. The result is None if
-    the rank is unknown or the archive contains no host calls. An unreadable archive may contain some, so its name
-    counts.
+    """Return the rank stated by the host calls in an archive or, failing that, by the archive's name. The result is
+    None if the rank is unknown or the archive contains no host calls. An unreadable archive may contain some, so its
+    name counts.
     """
     if reads_once(path) or not is_bundle(path):
         return None
@@ -80,7 +80,7 @@ def as_trace(path: str) -> Iterator[str]:
 
 
 def first_bytes(path: str) -> bytes:
-    """The first four bytes of a file. Raises InputError if it cannot be opened."""
+    """Return the first four bytes of a file. Raise InputError if it cannot be opened."""
     try:
         with open(path, "rb") as file:
             return file.read(4)

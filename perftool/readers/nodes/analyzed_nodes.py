@@ -84,7 +84,7 @@ def read_view(data: bytes, rank: int | None, path: str) -> LogReading:
 
 
 def _runs(rows: Iterable[Mapping[str, str]], rank: int | None, tally: IssueTally) -> Iterator[NodeRun]:
-    """The node runs in ``rows``, whose column names come from ``_plain``."""
+    """Yield the node runs in ``rows``, whose column names come from ``_plain``."""
     kept = characters = 0
     for row in rows:
         characters += sum(map(len, row.values()))

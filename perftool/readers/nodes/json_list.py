@@ -10,8 +10,8 @@ from perftool.readers.trace.envelope import holds_events
 
 
 def list_under(key: str, data: bytes, path: str) -> list[Any] | None:
-    """The list under ``key`` in the JSON object ``data``, or None if there is none. Raises InputError if ``data`` is
-    damaged, is a trace, or contains more lists and objects than a real file.
+    """Return the list under ``key`` in the JSON object ``data``, or None if there is none. Raise InputError if ``data``
+    is damaged, is a trace, or contains more lists and objects than a real file.
     """
     if holds_events(data):
         raise InputError(

@@ -10,14 +10,14 @@ _TIME = "_ms"
 
 
 def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
-    """The result with the most requests, because smaller results are warm-ups. If several have the same number of
-    requests, exact results win over printed ones, and later results over earlier ones.
+    """Return the result with the most requests, because smaller results are warm-ups. If several have the same number
+    of requests, exact results win over printed ones, and later results over earlier ones.
     """
     return max(reversed(results), key=lambda one: (one.requests, one.exact), default=None)
 
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
-    """The numbers between the server's first and last page, or since its start if there is only one page."""
+    """Yield the numbers between the server's first and last page, or since its start if there is only one page."""
     used = first_and_last(pages)
     if used is None:
         return
@@ -33,10 +33,10 @@ def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
 
 
 def first_and_last(pages: Iterable[MetricsPage]) -> tuple[MetricsPage, MetricsPage] | None:
-    """The pages that are used; None if there is no page. The last one is that with the most output tokens. Pages that
-    cannot precede it come from another server, or from before or after a restart.
+    """Return the pages that are used, or None if there is no page. The last page is the one with the most output
+    tokens. Pages that cannot precede it come from another server, or from before or after a restart.
     """
-    # Between two pages, a server may have read prompts only.
+    # Between two pages, a server may have only read prompts.
     ordered = sorted(pages, key=lambda page: (page.totals.get("output_tokens", 0), sum(page.totals.values())))
     if not ordered:
         return None

@@ -102,7 +102,7 @@ class ResultScanner:
             )
 
     def reading(self) -> LogReading:
-        """All results so far. A truncated result contains the numbers that were printed."""
+        """Return all results so far. A truncated result contains the numbers that were printed."""
         self._close()
         return LogReading(results=self._results.kept, kind="runtime_log")
 

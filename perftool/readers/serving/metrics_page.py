@@ -76,7 +76,7 @@ _LONGEST_SETTING = 200
 
 
 def is_page(lines: Iterable[str]) -> bool:
-    """Whether a text is the metrics page of a known server."""
+    """Whether the file with these lines is the metrics page of a known server."""
     return any(_OF_SERVER.match(line) for line in lines)
 
 
@@ -98,8 +98,8 @@ class _Page:
     """Collects the values of a page from its lines, fed in order.
 
     ``samples`` are values by name and labels. ``histograms`` are the labels of buckets, without their bounds, and
-    ``engines`` the engines with a value, both by name. Names of which a value is missing are ``unknown``. ``servers``
-    and ``described`` show whether the file consists of several pages.
+    ``engines`` the engines with a value, both by name. Names that lack a value are in ``unknown``. ``servers`` and
+    ``described`` show whether the file consists of several pages.
     """
 
     tally: IssueTally
@@ -126,7 +126,7 @@ class _Page:
             self._sample(name[0], text, line.number)
 
     def reading(self) -> LogReading:
-        """The totals and the settings of the page."""
+        """Return the totals and the settings of the page."""
         if self.is_several or len(self.servers) > 1:
             self.tally.note("several pages", "the file contains several metrics pages, whose values are unknown")
             self.samples, self.settings = {}, ()
@@ -200,7 +200,7 @@ def _number(text: str) -> float | None:
 
 
 def _known(sums: dict[str, float]) -> dict[str, float]:
-    """The totals under our names. A time has two totals: its sum in ms, and its count under ``<name> count``."""
+    """Return the totals under our names. A time has two totals: its sum in ms, and its count under ``<name> count``."""
     found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
     for name, spellings in _TIMES.items():
         for one in spellings[::-1]:

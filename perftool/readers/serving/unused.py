@@ -30,8 +30,7 @@ class Served:
 
 
 def unused(files: Sequence[Served]) -> list[list[str]]:
-    """For each of ``files``, a clause about the first result in it that is not used, and one about a page in it that is
-    not used.
+    """Return, for each file, a clause about its first unused result and one about an unused page.
 
     Copies of the used result, and results before it in its file (warm-ups), are not mentioned.
     """
@@ -39,9 +38,9 @@ def unused(files: Sequence[Served]) -> list[list[str]]:
 
 
 def older_logs(logs: Sequence[tuple[str, LogReading]]) -> list[str | None]:
-    """For each of ``logs`` (a path and its contents), a clause if it is of an earlier run of the server and not used.
-    The statistics of replicas overlap in time with those of the newest log. Older parts of a rotated log do not. Logs
-    without dates are used.
+    """Return, for each of ``logs`` (a path and its contents), a clause if it comes from an earlier run of the server
+    and is not used. The statistics of replicas overlap in time with those of the newest log; those of older parts of a
+    rotated log do not. Logs without dates are used.
     """
     times = [[one.time_ns for one in log.intervals if one.time_ns and is_dated(one.time_ns)] for _, log in logs]
     dated = [(max(found), path, min(found)) for (path, _), found in zip(logs, times, strict=True) if found]
@@ -103,7 +102,7 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
         if any(_is_of_another(page, file, last, of_last) for page in pages):
             yield [clause]
         else:
-            # Copies of a page that is used say nothing else.
+            # Copies of a used page add nothing.
             yield [between] if any(page.totals not in (first.totals, last.totals) for page in pages) else []
 
 

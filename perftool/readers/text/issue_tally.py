@@ -30,5 +30,5 @@ class IssueTally:
         return kept < limit
 
     def issues(self) -> tuple[ImportIssue, ...]:
-        """One issue per kind, in the order of their first occurrences."""
+        """Return one issue per kind, in the order of their first occurrences."""
         return tuple(ImportIssue(kind, count, self._messages[kind]) for kind, count in self._counts.items())

@@ -1,4 +1,4 @@
-"""Takes the lines of a program out of a log with one JSON object a line, as Docker and structured loggers write it."""
+"""Takes a program's lines out of a log with one JSON object per line, as Docker and structured loggers write it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIVIDED = 16_000
 
 
 class JsonLines:
-    """Takes the lines out of records, fed in order. ``is_record``: whether the last text was a record."""
+    """Takes the lines out of records, fed in order. ``is_record``: whether the last line was a record."""
 
     def __init__(self, tally: IssueTally) -> None:
         self._decoder = decoder_of_unique(tally)
@@ -21,9 +21,9 @@ class JsonLines:
         self.is_record = False
 
     def line_in(self, text: str) -> str | None:
-        """The line in the record ``text``, or ``text`` itself if it is no record.
+        """Return the line in the record ``text``, or ``text`` itself if it is not a record.
 
-        None for the rest of a line that was divided, because it may begin anywhere in the text of a client.
+        Return None for the rest of a divided line, because it may begin anywhere in a client's text.
         """
         message = self._message(text)
         self.is_record = message is not None

@@ -8,8 +8,8 @@ LONGEST_TEXT = 1000
 
 
 def integer(value: object, below: float = inf, *, signed: bool = False) -> int | None:
-    """``value`` if it is an integer, is less than ``below``, and is not negative; otherwise None. With ``signed``, it
-    may be negative, and ``below`` limits its absolute value.
+    """Return ``value`` if it is an integer, is less than ``below``, and is not negative; otherwise, return None. With
+    ``signed``, it may be negative, and ``below`` limits its absolute value.
     """
     return value if isinstance(value, int) and number(value, below, signed=signed) is not None else None
 
@@ -22,7 +22,7 @@ def number(value: object, below: float = inf, *, signed: bool = False) -> int | 
 
 
 def text(value: object) -> str | None:
-    """``value`` if it is a string that is not empty; otherwise None. Long texts are truncated, because many entries of
-    a file may repeat them.
+    """Return ``value`` if it is a string that is not empty; otherwise, return None. Long strings are truncated, because
+    many entries of a file may repeat them.
     """
     return value[:LONGEST_TEXT] if isinstance(value, str) and value else None

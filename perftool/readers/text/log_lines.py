@@ -78,7 +78,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 
 
 def strip_ansi(text: str) -> str:
-    """``text`` without colour and cursor escapes."""
+    """Return ``text`` without colour and cursor escapes."""
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
@@ -116,8 +116,8 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
 
 
 def own_words(message: str) -> str:
-    """The part of ``message`` that the program itself wrote. Text of a user follows the first quotation mark; the name
-    that a client gave its request follows the word "request"."""
+    """Return the part of ``message`` that the program itself wrote. A user's text follows the first quotation mark; the
+    name that a client gave its request follows the word "request"."""
     quoted = _QUOTED.search(message)
     return message[: quoted.start()] if quoted else message
 
@@ -139,7 +139,7 @@ class Beginning:
         self._pattern = re.compile(pattern)
 
     def match(self, text: str) -> re.Match[str] | None:
-        """The match in the line ``text``; None if it begins otherwise.
+        """Return the match in the line ``text``, or None if it begins otherwise.
 
         Each word is matched once, so the time is linear: a single pattern would try all ways to match the words.
         """

@@ -18,7 +18,8 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no date. Other texts give None.
+    """Return nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no date. Return None if
+    ``text`` is not a time.
 
     The time zone is unknown, so the clock is assumed to be UTC, and only differences are exact. A date without a year
     is one of 1972.
@@ -41,7 +42,7 @@ def parse_time(text: str) -> int | None:
 
 
 def parse_time_of_day(clock: str, fraction: str) -> int:
-    """Nanoseconds since midnight for a ``clock`` (``HH:MM:SS``) and the digits of its ``fraction``."""
+    """Return nanoseconds since midnight for a ``clock`` (``HH:MM:SS``) and the digits of its ``fraction``."""
     return _seconds(clock) * SECOND_NS + int(fraction[:9].ljust(9, "0"))
 
 
@@ -58,5 +59,5 @@ def is_dated(time_ns: int) -> bool:
 
 
 def time_of_day(time_ns: int) -> int:
-    """The time of day of ``time_ns``, in ns since midnight. ``time_ns`` may include a date."""
+    """Return the time of day of ``time_ns``, in ns since midnight. ``time_ns`` may include a date."""
     return time_ns % DAY_NS

@@ -10,7 +10,7 @@ DEFAULT_NAMESPACE = "aten"
 
 @dataclass(frozen=True, slots=True)
 class OpName:
-    """The name of an op: ``full`` includes the overload (``aten::index.Tensor_out``), ``base`` does not
+    """The name of an op: ``full`` includes the overload (``aten::index.Tensor_out``); ``base`` does not
     (``aten::index``)."""
 
     full: str
@@ -46,6 +46,6 @@ _TENSOR_TYPE = re.compile(r"(?:HPU|CPU|torch\.hpu\.|torch\.)?(\w+?)(?:Type|Tenso
 
 
 def dtype_name(text: str) -> str:
-    """PyTorch's name for a dtype: ``bfloat16`` for ``HPUBFloat16Type``. Unknown names stay unchanged."""
+    """Return PyTorch's name for a dtype: ``bfloat16`` for ``HPUBFloat16Type``. Unknown names stay unchanged."""
     match = _TENSOR_TYPE.match(text)
     return _TYPES.get(match[1], text) if match else text

@@ -9,9 +9,9 @@ _REAL = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
 
 
 def printed_number(text: str, *, whole: bool = False) -> float | None:
-    """The number that ``text`` consists of; None if it is anything else, such as ``nan``, ``1e3`` or ``5,0``.
+    """Return the number that ``text`` consists of, or None if it is anything else, such as ``nan``, ``1e3`` or ``5,0``.
 
-    A reader notes None as damage, because servers and clients print such numbers only.
+    A reader notes None as damage, because servers and clients print only plain numbers.
     """
     if whole:
         return int(text) if _WHOLE.fullmatch(text) else None

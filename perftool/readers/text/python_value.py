@@ -24,8 +24,8 @@ def parsed(text: str, decoder: json.JSONDecoder | None = None) -> object:
     """Parse ``text``. Tuples become lists, and integer keys of dicts become strings. ``decoder`` decodes the JSON that
     the text is converted to.
 
-    Raise ValueError or RecursionError for anything else. Python's own parser would take quadratic time for some texts
-    (f-strings), and up to 500 times the memory for others.
+    Raise ValueError or RecursionError for anything else. Python's own parser would take quadratic time for some input
+    (f-strings), and up to 500 times the memory for other input.
     """
     return (decoder or _DECODER).decode(valid_json(_TOKEN.sub(_as_json, text)))
 

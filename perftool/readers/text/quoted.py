@@ -1,4 +1,4 @@
-"""Finds JSON strings in texts of any length.
+"""Finds JSON strings in text of any length.
 
 A regular expression such as ``(?:[^"\\\\]|\\\\.)*`` keeps a state for every character, which takes 120 times the memory
 of the text. These patterns keep a state per escape, and match at most a thousand escapes at a time.
@@ -18,7 +18,7 @@ _COLON = re.compile(r"\s*:")
 
 
 def string_end(text: AnyStr, start: int) -> int | None:
-    """The offset after the string whose opening quote is at ``start``, or None if it is unclosed."""
+    """Return the offset after the string whose opening quote is at ``start``, or None if it is unclosed."""
     run, quote = (_RUN, '"') if isinstance(text, str) else (_RUN_OF_BYTES, b'"')
     at = start + 1
     while (found := run.match(text, at)) is not None and found.end() > at:
@@ -29,7 +29,7 @@ def string_end(text: AnyStr, start: int) -> int | None:
 
 
 def strings(text: str) -> Iterator[tuple[int, int]]:
-    """The start and the end of each string in ``text``. An unclosed string extends to the end."""
+    """Yield the start and the end of each string in ``text``. An unclosed string extends to the end."""
     at = text.find('"')
     while at >= 0:
         end = string_end(text, at) or len(text)
@@ -49,5 +49,5 @@ def with_strings(text: str, inside: Callable[[str], str]) -> str:
 
 
 def keys_in(text: str) -> Iterator[str]:
-    """The keys of objects in ``text``, with escapes: the strings that a colon follows."""
+    """Return the keys of objects in ``text``, with escapes: the strings that a colon follows."""
     return (text[start + 1 : end - 1] for start, end in strings(text) if _COLON.match(text, end))

@@ -34,14 +34,14 @@ _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
 _BETWEEN = re.compile(r"[\s\0\[\],|=:\"'\\]+")
-# Reports may shorten texts without a mark: kernel names before their (template) arguments, stacks between frames, paths
-# to the file name, modules before their number, and messages before a colon.
+# Reports may shorten strings without a mark: kernel names before their (template) arguments, stacks between frames,
+# paths to the file name, modules before their number, and messages before a colon.
 _CUT_BEFORE = re.compile(r"""[(<>;/\\'"`]|: |_\d+$""")
 # A backslash ends a value that has no quotes, because it may begin an escape. It may also belong to a Windows path.
 _PATH_BELOW = re.compile(r"""(?:\\+\w[^\s"'`&;<>\\]*)+""")
 # Strings often repeat, so the results for the first strings are cached, except for long strings.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
-# Secrets are compared with a text in parts of at most this many characters.
+# Secrets are compared with text in parts of at most this many characters.
 _LONGEST = 32
 
 
@@ -89,12 +89,12 @@ class Redactor:
         """Remove the secrets from ``text``."""
         spans = []
         for found in secrets_in(text):
-            # Only the beginning of a long line, because there may be a secret at every character of it.
+            # Examine only the beginning of a long line, because a secret may begin at each of its characters.
             line = text[found.start : min(found.last, found.start + _LONGEST_KEPT)]
             below = _PATH_BELOW.match(text, found.end, found.end + _LONGEST_KEPT)
             self._remember(found.kind, text[found.start : found.end], line, below[0] if below else "")
             spans.append(found.span)
-        # Join the spans right away to save memory, because a secret may be found at every character of a long text.
+        # Join the spans right away to save memory, because a secret may be found at every character of a long string.
         if self._search:
             spans += joined(self._repeated(self._search.found(text)))
             spans += self._repeated(self._search.cut(text))
@@ -107,7 +107,7 @@ class Redactor:
             yield start, end
 
     def value(self, value: _T) -> _T:
-        """Remove the secrets from the texts in ``value``. Dataclasses, lists and tuples keep their types."""
+        """Remove the secrets from the strings in ``value``. Dataclasses, lists and tuples keep their types."""
         clean: Any = self._value(value)
         return clean  # type: ignore[no-any-return]
 
@@ -126,15 +126,15 @@ class Redactor:
         """Learn the secret ``text``. Also learn the parts of the path ``below`` it, and words in the rest of its
         ``line`` that look like generated keys, because they may be part of the secret."""
         self._removed.add(kind)
-        # Rules that group names regardless of numbers print # for each number.
-        # A value may be a list or a block of YAML, and other texts may repeat only the secret in it.
+        # Rules that group names regardless of numbers print # for each number. A value may be a list or a block of
+        # YAML, and other text may repeat only the secret in it.
         words = filter(looks_random, _BETWEEN.split(line or text))
         for part in (text, *_CUT_BEFORE.split(text + below), _NUMBER.sub("#", text), *words):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)
 
     def _edits(self, piece: bytes) -> Iterator[_Edit]:
-        """The spans of secrets in ``piece``, in order, with their replacements."""
+        """Yield the spans of secrets in ``piece``, in order, with their replacements."""
         after = 0
         for start, end in _strings(piece):
             if start < after:
@@ -175,7 +175,7 @@ class Redactor:
                 if depth and _COLON.match(piece, at):
                     key = max(name, judged.text, key=certainty)
                 elif is_secret(key, judged.text):
-                    # Texts without digits in a secret object, such as a region, are removed here but not elsewhere.
+                    # Strings without digits in a secret object, such as a region, are removed here but not elsewhere.
                     self._remember(name, judged.text if not depth or _DIGIT.search(judged.text) else "")
                     clean = _IN_JSON
             elif is_secret_number(key, part.decode()):
@@ -189,13 +189,13 @@ class Redactor:
 
 
 class _Search:
-    """Finds the texts in ``kinds``, or parts of them, in a time that does not depend on the number of texts."""
+    """Finds the strings in ``kinds``, or parts of them, in a time that does not depend on the number of strings."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
-        # Split long texts to keep comparisons short.
+        # Split long strings to keep comparisons short.
         self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
         # The lengths of parts, by their beginnings. A beginning is one character longer than the shortest part, so that
-        # it is rare in a text.
+        # it is rare in text.
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
@@ -214,7 +214,7 @@ class _Search:
         return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
 
     def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of each fragment of a secret next to a cut in ``text``."""
+        """Yield the start, the end and the kind of each fragment of a secret next to a cut in ``text``."""
         at = text.find(CUT)
         while at >= 0:
             length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
@@ -227,7 +227,7 @@ class _Search:
             at = text.find(CUT, at)
 
     def found(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of each part of a learned secret in ``text``."""
+        """Yield the start, the end and the kind of each part of a learned secret in ``text``."""
         lengths, parts, short = self._lengths, self._parts, self._short
         for run in self._run.finditer(text):
             for at in range(run.start(), run.end() - SHORTEST + 1):
@@ -242,18 +242,18 @@ class _Search:
 
 
 class _Begun:
-    """Finds the start of a learned text at the end of a text that was cut. ``kinds`` maps each learned text to its
+    """Finds the start of a learned string at the end of text that was cut. ``kinds`` maps each learned string to its
     kind."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._sorted = sorted(kinds)
-        # For most positions in a text, a single lookup here shows that no learned text begins there.
+        # For most positions in text, a single lookup here shows that no learned string begins there.
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:
-        """The length of the longest suffix of ``text`` that is the beginning of a learned text, and the kind of that
-        text; 0 and "" if no such suffix has at least SHORTEST characters."""
+        """Return the length of the longest suffix of ``text`` that is the beginning of a learned string, and the kind
+        of that string, or 0 and "" if no such suffix has at least SHORTEST characters."""
         for at in range(len(text) - SHORTEST + 1):
             if text[at : at + SHORTEST] in self._begins:
                 place = bisect_left(self._sorted, text[at:])
@@ -270,7 +270,7 @@ def _text_of(raw: bytes) -> str:
 
 
 def _strings(piece: bytes) -> Iterator[tuple[int, int]]:
-    """The start and the end of each string in ``piece``."""
+    """Yield the start and the end of each string in ``piece``."""
     at: int | None = 0
     while at is not None:
         begin, at = at, None

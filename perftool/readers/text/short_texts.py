@@ -12,7 +12,7 @@ _LONGEST = 1000
 
 
 def cached_for_short(compute: Callable[[str], Result]) -> Callable[[str], Result]:
-    """Cache ``compute`` for texts of up to 1,000 characters. A log line may have a million characters."""
+    """Cache ``compute`` for strings of up to 1,000 characters. A log line may have a million characters."""
     cached = lru_cache(maxsize=_MOST)(compute)
 
     @wraps(compute)

@@ -89,8 +89,8 @@ def read_lines(
 
 
 def joined(lines: Iterable[TextLine]) -> Iterator[TextLine]:
-    """Join ``lines`` to pieces of at least ``_JOINED`` characters, for texts in which line feeds have no meaning. A
-    line of one character takes a hundred times the memory of its text.
+    """Join ``lines`` to pieces of at least ``_JOINED`` characters, for text in which line feeds have no meaning. A line
+    of one character takes a hundred times the memory of its text.
     """
     texts: list[str] = []
     size = number = 0
@@ -106,14 +106,14 @@ def joined(lines: Iterable[TextLine]) -> Iterator[TextLine]:
 
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ``texts`` that do not contain any of the others. A line that contains one of ``texts`` also contains one of
-    these."""
+    """Return the ``texts`` that do not contain any of the others. A line that contains one of ``texts`` also contains
+    one of these."""
     every = sorted(set(texts))
     return tuple(text for text in every if not any(other in text for other in every if other != text))
 
 
 def detect_encoding(head: bytes) -> tuple[str, int]:
-    """The codec for a text that begins with ``head``, and the length of its byte order mark."""
+    """Return the codec for input that begins with ``head``, and the length of its byte order mark."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name, len(mark)

@@ -1,4 +1,4 @@
-"""Finds the lines that contain at least one of many texts."""
+"""Finds the lines that contain at least one of many strings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-# For at least this many characters, a DuckDB query, which takes 1 ms, is faster than one search per text.
+# For at least this many characters, a DuckDB query, which takes 1 ms, is faster than one search per string.
 _LONG = 512 << 10
 
 
 class TextSearch:
-    """Searches pieces of a log for texts. Use it as a context manager.
+    """Searches pieces of a log for strings. Use it as a context manager.
 
-    Python searches for one text at a time, which is slow for dozens of texts. DuckDB's regular expressions (RE2) find
-    all texts in one pass, so they are used for long pieces.
+    Python searches for one string at a time, which is slow for dozens of strings. DuckDB's regular expressions (RE2)
+    find all strings in one pass, so they are used for long pieces.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class TextSearch:
             self._connection.close()
 
     def lines_with(self, texts: tuple[str, ...], piece: str, start: int) -> list[int]:
-        """The offsets of the lines in ``piece`` that contain one of ``texts``, from ``start`` on, in order.
+        """Return the offsets of the lines in ``piece`` that contain one of ``texts``, from ``start`` on, in order.
 
         ``piece`` must consist of whole lines, and ``start`` must be the beginning of a line.
         """
@@ -45,7 +45,7 @@ class TextSearch:
         return sorted(begins)
 
     def _found(self, texts: tuple[str, ...], piece: str) -> list[str]:
-        """The occurrences of ``texts`` in ``piece``, in order and without overlaps."""
+        """Return the occurrences of ``texts`` in ``piece``, in order and without overlaps."""
         if self._connection is None:
             import duckdb
 
@@ -57,7 +57,7 @@ class TextSearch:
 
 
 def _begins_of(found: list[str], piece: str, start: int) -> list[int]:
-    """The offsets of the lines that contain the texts ``found``, which must be in the order of ``piece``."""
+    """Return the offsets of the lines that contain the strings ``found``, which must be in the order of ``piece``."""
     begins: list[int] = []
     at, end = start, start
     for text in found:

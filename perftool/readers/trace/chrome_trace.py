@@ -167,7 +167,7 @@ class ChromeTrace:
         self._lost.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
     def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes, int]:
-        """The head, the text that contains it, and the size of the blank text before that."""
+        """Return the head, the text that contains it, and the size of the blank text before that."""
         parts: list[bytes] = []
         size = skipped = looked_at = 0
         for block in blocks:
@@ -198,7 +198,9 @@ class ChromeTrace:
         raise InputError(f"{self.path}: JSON without a traceEvents array, so not a trace")
 
     def _head(self, data: bytes) -> envelope.Head | None:
-        """The head in ``data``, the beginning of a file. Raises InputError if ``data`` cannot belong to a trace."""
+        """Return the head in ``data``, the beginning of a file. Raise InputError if ``data`` cannot belong to a
+        trace.
+        """
         if not _begins_like_json(data):
             raise InputError(f"{self.path}: not JSON, so not a trace")
         head = envelope.read_head(data)

@@ -51,7 +51,7 @@ _TAIL_CANDIDATES = 2000
 # Metadata has a few thousand values. Metadata with more than a million could take gigabytes, so it is not read.
 _MOST_TOKENS = 1_000_000
 # The beginning of the text after the closing bracket of the events. Text that begins otherwise is not parsed. The total
-# length of the texts examined is limited to _TAIL_WORK times the length of the input.
+# length of the text examined is limited to _TAIL_WORK times the length of the input.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 
@@ -136,7 +136,7 @@ def holds_times(data: bytes) -> bool:
 
 
 def _without_escapes(data: bytes) -> bytes:
-    """``data`` with plain letters and quotes in place of their escapes."""
+    """Return ``data`` with plain letters and quotes in place of their escapes."""
     return _ESCAPED_ASCII.sub(lambda code: bytes([int(code[1], 16)]), data) if _ESCAPED in data else data
 
 
@@ -194,7 +194,9 @@ def is_dense(text: bytes) -> bool:
 
 
 def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
-    """The metadata in ``text``, which follows the event array, or None if ``text`` does not close the document."""
+    """Return the metadata in ``text``, which follows the event array, or None if ``text`` does not close the
+    document.
+    """
     if bare:
         return None if text else {}
     if not text.endswith(b"}"):
@@ -206,10 +208,10 @@ def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
 
 
 def after_events(text: bytes) -> dict[str, Any]:
-    """The metadata in ``text``, which follows the event array and closes the document. If the key of the events occurs
-    again, its value is a list of all values under this key.
+    """Return the metadata in ``text``, which follows the event array and closes the document. If the key of the events
+    occurs again, its value is a list of all values under this key.
 
-    Raises orjson.JSONDecodeError for any other text.
+    Raise orjson.JSONDecodeError for any other text.
     """
     document = b'{"":0' + text
     metadata: dict[str, Any] = orjson.loads(document)
@@ -238,7 +240,8 @@ def lines_joined(data: bytes) -> bytes:
 
 
 def scan_end(data: bytes, start: int) -> int | None:
-    """The offset of the ``]`` that closes the array whose content begins at ``start``, found by counting brackets.
+    """Return the offset of the ``]`` that closes the array whose content begins at ``start``, found by counting
+    brackets.
 
     Damage may unbalance the brackets, so the ``]`` must be followed by the end of the document or by another key.
     """
@@ -256,7 +259,9 @@ def scan_end(data: bytes, start: int) -> int | None:
 
 
 def top_keys(data: bytes) -> Iterator[str]:
-    """The keys of the object at the beginning of ``data``, which may be truncated, or none if there is no object."""
+    """Yield the keys of the object at the beginning of ``data``, which may be truncated, or none if there is no
+    object.
+    """
     start = _after_blanks(data)
     if data[start : start + 1] == b"{":
         for key, _, _ in _members(data, start + 1, cut=True):
@@ -269,7 +274,7 @@ def _after_blanks(data: bytes) -> int:
 
 
 def _tokens(data: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """The start and the end of each token from ``start`` on. An unclosed string extends to the end."""
+    """Yield the start and the end of each token from ``start`` on. An unclosed string extends to the end."""
     at: int | None = start
     while at is not None:
         begin, at = at, None

@@ -15,7 +15,7 @@ _CUT_WINDOWS = (4 << 10, 256 << 10)
 _CUT_TRIES = 200
 # The limit on the total work of all attempts, as a multiple of the block's length.
 _CUT_WORK = 8
-# Text that spans more boundaries than this is damaged rather than one event with nested objects.
+# Text that spans more boundaries than this is treated as damaged, not as one event with nested objects.
 MAX_NESTED = 32
 
 
@@ -29,7 +29,7 @@ def parses(text: bytes) -> bool:
 
 
 def objects_in(text: bytes) -> list[dict[str, Any]] | None:
-    """The comma-separated objects in ``text``, or None if it does not parse or contains other values."""
+    """Return the comma-separated objects in ``text``, or None if it does not parse or contains other values."""
     try:
         values = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
@@ -47,9 +47,9 @@ def is_event(text: bytes) -> bool:
 
 
 def last_boundary(block: bytes) -> tuple[int, int] | None:
-    """Where to cut ``block``: the end of one event and the start of the next, near the end of the block. The text
-    between an earlier boundary and the cut must be an event, which rules out objects nested in arguments or lists. The
-    result is None if no boundary near the end can be proven.
+    """Return where to cut ``block``: the end of one event and the start of the next, near the end of the block. The
+    text between an earlier boundary and the cut must be an event, which rules out objects nested in arguments or lists.
+    The result is None if no boundary near the end can be proven.
     """
     left = _CUT_WORK * len(block)
     for window in (*_CUT_WINDOWS, len(block)):
@@ -68,7 +68,7 @@ def last_boundary(block: bytes) -> tuple[int, int] | None:
 
 
 def any_boundary(block: bytes) -> tuple[int, int] | None:
-    """The last possible boundary in ``block``, for text without a proven boundary."""
+    """Return the last possible boundary in ``block``, for text without a proven boundary."""
     cuts = list(BOUNDARY.finditer(block))
     return (cuts[-1].start() + 1, cuts[-1].end()) if cuts else None
 

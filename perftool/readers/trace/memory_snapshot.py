@@ -76,7 +76,7 @@ def _head(path: str) -> bytes:
 
 
 def _parsed(path: str) -> Any:
-    """The snapshot at ``path``, or None for a trace. Raises InputError for damaged JSON."""
+    """Return the snapshot at ``path``, or None for a trace. Raise InputError for damaged JSON."""
     data = whole(path, _MOST, "a memory snapshot; record fewer events with max_entries")
     if holds_events(data):
         return None
@@ -114,7 +114,7 @@ def write_trace(path: str, place: Path) -> bool:
 
 
 def _segments(snapshot: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]]:
-    """The segments of the allocator, by device index."""
+    """Return the segments of the allocator, by device index."""
     found = snapshot.get("segments")
     segments: dict[int, list[Mapping[str, Any]]] = {}
     for one in found if isinstance(found, list) else ():
@@ -153,7 +153,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
 
 
 def _stack(frames: Any) -> str:
-    """The Python frames, innermost first, in the profiler's format."""
+    """Return the Python frames, innermost first, in the profiler's format."""
     valid = [one for one in frames[:_MOST_FRAMES] if isinstance(one, dict)] if isinstance(frames, list) else []
     return ";".join(f"{one['filename']}({one['line']}): {one['name']}" for one in valid if _is_python(one))
 

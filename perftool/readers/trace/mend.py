@@ -35,7 +35,7 @@ _BETWEEN = b" \t\r\n,"
 # Longer than any real event. In longer text, quotes are not repaired, because examining every character is slow.
 _LONGEST_QUOTED = 1 << 20
 # The limit on the work for a damaged stretch, in bytes examined per byte. Beyond it, the rest of the stretch is
-# dropped. A stretch in which every event is damaged takes 5 to 30.
+# dropped. A stretch in which every event is damaged takes 5 to 30 bytes examined per byte.
 MOST_WORK = 100
 _LEAST_WORK = 1 << 20
 # The fixed cost of a call of the parser, in bytes examined.
@@ -146,7 +146,7 @@ def _salvage(text: bytes, offset: int, result: Mended) -> None:
 
 
 def _end_of_event(text: bytes, result: Mended) -> int:
-    """The end of the whole event at the beginning of ``text``, or 0 if there is none."""
+    """Return the end of the whole event at the beginning of ``text``, or 0 if there is none."""
     end = 0
     for _ in range(_SALVAGE_TRIES):
         end = text.find(b"}", end) + 1
@@ -156,8 +156,8 @@ def _end_of_event(text: bytes, result: Mended) -> int:
 
 
 def _start_of_event(text: bytes, after: int, result: Mended) -> int:
-    """The start, at or after ``after``, of the whole event that ends ``text``, or the length of ``text`` if there is
-    no such event."""
+    """Return the start, at or after ``after``, of the whole event that ends ``text``, or the length of ``text`` if
+    there is no such event."""
     for start in list(EVENT_START.finditer(text, max(after, 1)))[-_SALVAGE_TRIES:]:
         if result.parses(text[start.start() :]) and is_event(text[start.start() :]):
             return start.start()

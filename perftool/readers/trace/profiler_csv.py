@@ -37,7 +37,7 @@ class ProfilerSlice:
 
     ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` has only 8,190
     values, and is None if there is no recipe; ``recipe_handle`` distinguishes recipes with the same ID. ``operation``
-    is the kernel, ``name`` the graph node, ``node_id`` the node's number in the graph, ``hw_event`` the hardware
+    is the kernel, ``name`` the graph node, ``node_id`` the node's number in the graph, and ``hw_event`` the hardware
     monitor point that ended the work.
     """
 
@@ -77,7 +77,7 @@ class _Pairing:
     open_begins: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
 
     def take(self, row: dict[str, str]) -> ProfilerSlice | CounterSample | None:
-        """The slice that ``row`` completes or the sample that it contains, or None for other rows."""
+        """Return the slice that ``row`` completes or the sample that it contains, or None for other rows."""
         event = row["Event type"].strip().upper()
         if event == _SAMPLE:
             return _sample(row, self.tally)
@@ -133,14 +133,14 @@ def is_profiler_csv(path: str) -> bool:
 
 
 def stated_device(path: str) -> str:
-    """The device in the first row of the profiler's CSV at ``path``, or an empty text if it names none."""
+    """Return the device in the first row of the profiler's CSV at ``path``, or an empty string if it names none."""
     header, first = _first_lines(path)
     columns = [column.strip() for column in header.lstrip("\ufeff").split(",")]
     return dict(zip(columns, _cells(first), strict=False)).get("Device", "").strip()
 
 
 def _first_lines(path: str) -> tuple[str, str]:
-    """The first two lines of a file, or two empty texts if it cannot be read."""
+    """Return the first two lines of a file, or two empty strings if it cannot be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD)
@@ -164,7 +164,7 @@ def _rows(lines: Iterator[str], columns: list[str], tally: IssueTally) -> Iterat
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of one row. Lines are parsed one by one, so a stray quote affects only its own line."""
+    """Return the cells of one row. Lines are parsed one by one, so a stray quote affects only its own line."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:

@@ -23,7 +23,8 @@ from perftool.readers.trace.time_text import unquote_times
 # events.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
-# Earlier annotations that are longer, in total or one of them, stay in the copy, to bound the memory.
+# Earlier annotations stay in the copy if all of them together, or one of them, are longer than this. That bounds the
+# memory.
 _LONGEST_OWN, _LONGEST_EVENT = 128 << 20, 1 << 20
 _MOST_TRIES = 8
 _SPACE = b" \t\r\n"
@@ -73,7 +74,7 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
 
 
 def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` without the events that an earlier run added at their end. All blocks are consumed."""
+    """Yield ``blocks`` without the events that an earlier run added at their end. All blocks are consumed."""
     pending = b""
     held: bytearray | None = None
     blocks = iter(blocks)
@@ -96,7 +97,7 @@ def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _without_own_events(text: bytes) -> bytes:
-    """``text``, the end of an event array, without the events that an earlier run added at its end.
+    """Return ``text``, the end of an event array, without the events that an earlier run added at its end.
 
     Only whole events that this program could have written are left out. They are parsed one by one, which bounds the
     memory.
@@ -118,7 +119,7 @@ def _before_separators(text: bytes, end: int) -> int:
 
 
 def _own_event(text: bytes, end: int) -> int | None:
-    """Where an event that an earlier run added starts in ``text``, if it ends at ``end``."""
+    """Return where an event that an earlier run added starts in ``text``, if it ends at ``end``."""
     start, first = end, max(0, end - _LONGEST_EVENT)
     # The arguments of the event may contain _OURS, too.
     for _ in range(_MOST_TRIES):
@@ -158,7 +159,7 @@ def _all(first: bytes, pieces: Iterator[bytes], added: Iterable[bytes]) -> Itera
 
 
 def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
-    """The readable events of a trace, except those that an earlier run added."""
+    """Yield the readable events of a trace, except those that an earlier run added."""
     for chunk in trace.chunks():
         text = _readable(trace, chunk)
         text = _without_own_events(text).rstrip(_SPACE + b",")
@@ -168,7 +169,7 @@ def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
 
 
 def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
-    """The events of a chunk, repaired if necessary, or no bytes if the event array ended before the chunk."""
+    """Return the events of a chunk, repaired if necessary, or no bytes if the event array ended before the chunk."""
     if trace.ended:
         return b""
     found: Chunk | None = chunk
@@ -183,6 +184,6 @@ def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
 
 
 def _metadata(trace: ChromeTrace) -> bytes:
-    """The end of the document, with the metadata."""
+    """Return the end of the document, with the metadata."""
     rest = {key: value for key, value in trace.metadata.items() if key != "traceEvents"}
     return b"]," + as_json(rest)[1:] if rest else b"]}"

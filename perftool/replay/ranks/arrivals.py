@@ -20,7 +20,7 @@ def arrivals_of(
     found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
     single: Container[int] = (),
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
-    """The arrivals in ``found`` followed by the window ends of ``ranks``, and the role of each rank.
+    """Return the arrivals in ``found`` followed by the window ends of ``ranks``, and the role of each rank.
 
     ``single`` contains the ranks that are the only recorded rank of their stage.
     """
@@ -132,7 +132,7 @@ class _Done:
         self._cuts, self._sums = cuts, np.append(0.0, np.cumsum(np.diff(cuts) * free))
 
     def until(self, moments: Int64s) -> Int64s:
-        """The work before each of ``moments``, in ns."""
+        """Return the work before each of ``moments``, in ns."""
         found: Int64s = np.interp(moments, self._cuts, self._sums).round().astype(np.int64)
         return found
 
@@ -152,8 +152,8 @@ def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _
 
 
 def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """For each arrival of a rank: the collective that ended just before, how long before (ns), and when the rank was
-    ready.
+    """Return, for each arrival of a rank, the collective that ended just before, how long before (ns), and when the
+    rank was ready.
 
     A collective counts as queued behind another if it started right after the other ended on the same stream. If the
     other ran on another stream, the work before its own launch must also have ended earlier. A queued collective was
@@ -185,7 +185,7 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
 
 
 def _before_in_lane(facts: ArrivalFacts, mine: Int64s) -> Int64s:
-    """For each arrival of a rank, its previous arrival in the same process group, unless the two overlap."""
+    """Return, for each arrival of a rank, its previous arrival in the same process group, unless the two overlap."""
     order = mine[np.lexsort((facts.begin[mine], facts.lane[mine]))]
     earlier, later = order[:-1], order[1:]
     lane = facts.lane

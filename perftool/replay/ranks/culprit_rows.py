@@ -31,7 +31,7 @@ _WORDS = {
     "compile": "compiling takes {own} in such a step, compared with {usual} on {others}",
     "host": "its device waits {own} for its host in such a step, compared with {usual} on {others}",
 }
-# Texts for runs whose device is the CPU.
+# Wording for runs on the CPU.
 _CPU_WORDS = {
     "compute": "its ops compute for {own} in such a step, compared with {usual} on {others}",
     "host": "no op computes on it for {own} in such a step, compared with {usual} on {others}",
@@ -72,7 +72,7 @@ class CulpritRowMaker(Lateness):
     """Turns late ranks into rows of the table ``culprits``."""
 
     def named(self, ranks: Sequence[int]) -> tuple[str, str, str]:
-        """The kind, subject and label that describe ``ranks``."""
+        """Return the kind, subject and label that describe ``ranks``."""
         hosts = sorted({self.hosts.get(rank, "") for rank in ranks})
         place = f" ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else ""
         if len(ranks) == 1:
@@ -93,8 +93,8 @@ class CulpritRowMaker(Lateness):
         self, kind: str, subject: str, label: str, late: Late, changes: Sequence[Less] = (),
         reason: tuple[str, float, float] | None = None, others: str = "", *, whole: bool = True,
     ) -> CulpritRow | None:  # fmt: skip
-        """The row of ``late``, or None if its work does not explain why others wait. Without ``whole``, leave out the
-        slow parts: the replay, and the comparison of its kernels with those of other ranks."""
+        """Return the row of ``late``, or None if its work does not explain why others wait. Without ``whole``, leave
+        out the slow parts: the replay, and the comparison of its kernels with those of other ranks."""
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
             # The other ranks hardly wait for ``late``.
@@ -133,7 +133,9 @@ class CulpritRowMaker(Lateness):
         )  # fmt: skip
 
     def _peer(self, late: Late) -> int | None:
-        """The rank to compare with ``late``: the nearest rank with the same role, preferably on the same host."""
+        """Return the rank to compare with ``late``: the nearest rank with the same role, preferably on the same
+        host.
+        """
         first = late.ranks[0]
         alike = [rank for rank, same in zip(self.ranks, self.compared(late).tolist(), strict=True) if same]
         elsewhere = {rank: self.hosts.get(rank) != self.hosts.get(first) for rank in alike}
@@ -150,15 +152,15 @@ class CulpritRowMaker(Lateness):
         return least - room <= replayed <= median + room and replayed > 0
 
     def _steps_of(self, late: Late) -> list[int]:
-        """The steps in which any of ``late`` are late, or all steps if there are none."""
+        """Return the steps in which any of ``late`` are late, or all steps if there are none."""
         if late.steps:
             return list(late.steps)
         at = self.late_at([rank for rank in self.ranks if rank not in late.ranks])
         return [step for number, step in enumerate(self.steps) if at[:, number].any()] or self.steps
 
     def _cause(self, late: Late, steps: Sequence[int]) -> tuple[str | None, float, float]:
-        """The cause that accounts for at least half of the lateness, and its time (ns) per late step on ``late`` and on
-        the median rank. None and zeros if there is no such cause."""
+        """Return the cause that accounts for at least half of the lateness, and its time (ns) per late step on ``late``
+        and on the median rank. Return None and zeros if there is no such cause."""
         rows, columns = np.isin(self.meetings.ranks, late.ranks), np.isin(self.steps, steps)
         count = max(1, int(rows.sum()) * int(columns.sum()))
         more = {name: float(excess[rows][:, columns].sum()) / count for name, (_, excess) in self.causes.items()}
@@ -170,7 +172,9 @@ class CulpritRowMaker(Lateness):
         return most, own, own - more[most]
 
     def _slowdown(self, late: Late, cause: str | None) -> Slowdown | None:
-        """How the kernels of ``late`` differ from those of the other ranks, or None unless compute is the ``cause``."""
+        """Return how the kernels of ``late`` differ from those of the other ranks, or None unless compute is the
+        ``cause``.
+        """
         return slowdown_of(self.store, late.ranks, self.ranks) if cause == "compute" else None
 
     def _why(
@@ -196,14 +200,16 @@ class CulpritRowMaker(Lateness):
 
 
 def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: bool) -> str:
-    """A clause that says that ``cause`` takes ``own`` instead of ``usual`` (ns). ``cpu``: whether the CPU is the
+    """Return a clause that says that ``cause`` takes ``own`` instead of ``usual`` (ns). ``cpu``: whether the CPU is the
     device."""
     words = _UNKNOWN if cause is None else ({**_WORDS, **_CPU_WORDS} if cpu else _WORDS)[cause]
     return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
 
 
 def _period(steps: Sequence[int], every: Sequence[int]) -> int | None:
-    """The number of steps from one late step to the next if it is constant and above one; otherwise None."""
+    """Return the number of steps from one late step to the next if it is constant and above one; otherwise, return
+    None.
+    """
     places = [every.index(step) for step in steps]
     gaps = {later - earlier for earlier, later in pairwise(places)}
     return gaps.pop() if len(gaps) == 1 and gaps != {1} and len(steps) > 1 else None

@@ -31,7 +31,7 @@ _SLOW_LINK = 1.5
 
 
 def culprit_rows(store: TraceStore) -> list[CulpritRow]:
-    """The rows of the table ``culprits`` for the ranks of ``store``."""
+    """Return the rows of the table ``culprits`` for the ranks of ``store``."""
     model = run_model_of(store)
     if isinstance(model, str):
         return []
@@ -41,7 +41,7 @@ def culprit_rows(store: TraceStore) -> list[CulpritRow]:
 
 
 def _medians_of_others(values: Floats) -> Floats:
-    """For each of two or more ``values``, the median of the others."""
+    """Return, for each of two or more ``values``, the median of the others."""
     count, order = len(values), np.argsort(values, kind="stable")
     ordered, place = values[order], np.empty_like(order)
     place[order] = np.arange(count)
@@ -51,7 +51,9 @@ def _medians_of_others(values: Floats) -> Floats:
 
 
 def _beyond_chance(steps: int) -> int:
-    """The number of ``steps`` in which one of two ranks must be late for a sign test to show that they differ."""
+    """Return the number of ``steps`` in which one of two ranks must be late for a sign test to show that they
+    differ.
+    """
     tail = 0.0
     for late in range(steps, -1, -1):
         ways = math.lgamma(steps + 1) - math.lgamma(late + 1) - math.lgamma(steps - late + 1)
@@ -69,7 +71,7 @@ class _Search(CulpritRowMaker):
     """Searches the replay of a run for culprits."""
 
     def rows(self) -> Iterator[CulpritRow | None]:
-        """A row for each culprit, in no particular order, and None for each kind that has no culprit."""
+        """Yield a row for each culprit, in no particular order, and None for each kind that has no culprit."""
         late = self._persistent()
         yield self._of_ranks(late) if late else None
         yield self._stage() if late is None else None
@@ -77,7 +79,7 @@ class _Search(CulpritRowMaker):
         yield from self._occasional(late.ranks if late else ())
 
     def _persistent(self) -> Late | None:
-        """The ranks that are late in more than half of the steps, except those whose lateness costs nothing.
+        """Return the ranks that are late in more than half of the steps, except those whose lateness costs nothing.
 
         On CPUs, they must be late more often than chance explains.
         """
@@ -98,8 +100,8 @@ class _Search(CulpritRowMaker):
         return self._needed(Late(tuple(found))) if found else None
 
     def _steady(self, late: Sequence[int], found: Sequence[int]) -> list[int]:
-        """The ranks in ``late`` whose total excess is much larger than the median excess of the ranks that are in
-        neither ``late`` nor ``found``.
+        """Return the ranks in ``late`` whose total excess is much larger than the median excess of the ranks that are
+        in neither ``late`` nor ``found``.
         """
         wholes = dict(zip(self.ranks, np.maximum(self.excess, 0.0).sum(axis=1).tolist(), strict=True))
         rest = [whole for rank, whole in wholes.items() if rank not in late and rank not in found]
@@ -120,7 +122,9 @@ class _Search(CulpritRowMaker):
         return self.row(kind, subject, label, late)
 
     def _stage(self) -> CulpritRow | None:
-        """A row for the stage whose ranks compute longest, or None if it hardly takes longer than the median stage."""
+        """Return a row for the stage whose ranks compute longest, or None if it hardly takes longer than the median
+        stage.
+        """
         work = self.causes["compute"][0].sum(axis=1)
         by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
         means = {
@@ -143,7 +147,9 @@ class _Search(CulpritRowMaker):
         )
 
     def _links(self) -> CulpritRow | None:
-        """A row for the groups whose transfers take longer than those of similar groups, or None if there are none."""
+        """Return a row for the groups whose transfers take longer than those of similar groups, or None if there are
+        none.
+        """
         whole, usual = self._wires()
         slow = [lane for lane in whole if whole[lane] > _SLOW_LINK * usual[lane] > 0]
         if not slow or len(slow) == len(whole):
@@ -175,7 +181,7 @@ class _Search(CulpritRowMaker):
         )  # fmt: skip
 
     def _wires(self) -> tuple[dict[int, float], dict[int, float]]:
-        """The transfer time of each group, and that of the median similar group, in ns."""
+        """Return the transfer time of each group, and that of the median similar group, in ns."""
         meet = self.meetings
         whole: dict[int, float] = {}
         usual: dict[int, float] = {}
@@ -201,7 +207,7 @@ class _Search(CulpritRowMaker):
         return self.meetings.group[int(np.flatnonzero(self.meetings.lane == lane)[0])]
 
     def _occasional(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
-        """Rows for ranks that are late in some of the steps, except ranks in ``left_out``."""
+        """Yield rows for ranks that are late in some of the steps, except ranks in ``left_out``."""
         if len(self.steps) < 3:
             return
         at = self.late_at(left_out)
@@ -260,7 +266,9 @@ class _Search(CulpritRowMaker):
         )  # fmt: skip
 
     def before_the_recording(self) -> Iterator[CulpritRow]:
-        """A row for the rank that the others wait for most, if only one step was recorded and does not show why."""
+        """Yield a row for the rank that the others wait for most, if only one step was recorded and does not show
+        why.
+        """
         if len(self.steps) > 1 or self._missing:
             return
         meet = self.meetings

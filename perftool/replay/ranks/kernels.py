@@ -9,10 +9,10 @@ import numpy as np
 
 from perftool.store.trace_store import TraceStore
 
-# Kernels that do the same work differ by one or two percent between ranks.
+# The durations of kernels that do the same work differ by one or two percent between ranks.
 _NOTICED = 1.02
 # If kernels with at least this share of the time are slower by about the same factor, the report says that all kernels
-# are slower, as with a lower clock.
+# are slower, as they would be at a lower clock speed.
 _MOST, _ALIKE = 0.8, 0.05
 # A kernel is named if it accounts for more than this share of the difference.
 _NAMED = 0.5
@@ -39,7 +39,7 @@ WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
 class Slowdown:
     """Why kernels take longer. ``kind`` is ``more`` if there are more kernels. For the same number of kernels, it is
     ``slower`` (each takes longer), ``larger`` (each takes longer because of larger inputs) or ``unsized`` (no shapes
-    were recorded, so larger inputs may be the reason). ``words`` is a clause that says so.
+    were recorded, so larger inputs may be the reason). ``words`` is a clause that says which.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Slowdown:
 
 
 def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> Slowdown | None:
-    """How the kernels of ``late`` differ from those of the other ``ranks``, or None if no kind applies."""
+    """Return how the kernels of ``late`` differ from those of the other ``ranks``, or None if no kind applies."""
     known: dict[int, dict[str, tuple[float, float]]] = {}
     for row in store.select(_TOTALS):
         known.setdefault(row["rank"], {})[row["name"]] = (row["times"], row["ns"])
@@ -74,7 +74,9 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> float | None:
-    """The ratio of the data that the kernels of ``late`` and of the other ``ranks`` process, or None if unknown."""
+    """Return the ratio of the data that the kernels of ``late`` and of the other ``ranks`` process, or None if
+    unknown.
+    """
     sizes = {row["rank"]: row["bytes"] for row in store.select(_SIZES)}
     mine = [sizes[rank] for rank in late if rank in sizes]
     rest = [sizes[rank] for rank in ranks if rank in sizes and rank not in late]
@@ -82,8 +84,8 @@ def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:
-    """A clause that says that all kernels are slower by the same factor, or names the kernel that accounts for most of
-    the difference. It may be empty."""
+    """Return a clause that says that all kernels are slower by the same factor, or names the kernel that accounts for
+    most of the difference. It may be empty."""
     both = {name: (mine[name], usual[name]) for name in mine if usual.get(name, 0) > 0}
     whole = sum(ns for _, ns in both.values())
     alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)
@@ -110,7 +112,7 @@ def _median(many: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, floa
 
 
 def _by_name(many: Sequence[Mapping[str, tuple[float, float]]], summed: object) -> dict[str, float]:
-    """The times of each kernel on several ranks, combined by ``summed``."""
+    """Return the times of each kernel on several ranks, combined by ``summed``."""
     assert callable(summed)
     names = {name for kernels in many for name in kernels}
     return {name: float(summed([kernels.get(name, (0, 0))[1] for kernels in many])) for name in names}

@@ -79,16 +79,16 @@ class Lateness:
         return np.array([[known.get((rank, step), 0.0) for step in self.steps] for rank in self.ranks])
 
     def waiting_for(self, late: Late) -> Floats:
-        """How much longer each rank (row) spends in exposed collectives than ``late`` in each step (column), in ns. The
-        rows of ``late`` are NaN.
+        """Return how much longer each rank (row) spends in exposed collectives than ``late`` in each step (column), in
+        ns. The rows of ``late`` are NaN.
         """
         mine = np.isin(self.meetings.ranks, late.ranks)
         least = self.exposed[mine].min(axis=0)
         return np.where(mine[:, None], np.nan, self.exposed - least)
 
     def estimate(self, late: Late) -> tuple[float, float]:
-        """A lower and a middle estimate of the cost of ``late`` in ns per step, from the waits of the compared ranks:
-        the shortest wait minus the pipeline bubble, and the median wait."""
+        """Return a lower and a middle estimate of the cost of ``late`` in ns per step, from the waits of the compared
+        ranks: the shortest wait minus the pipeline bubble, and the median wait."""
         waiting = self.waiting_for(late)
         if np.isnan(waiting).all():
             return 0.0, 0.0
@@ -98,15 +98,17 @@ class Lateness:
         return float(others.min()) - self.bubble(late), float(np.median(others))
 
     def compared(self, late: Late) -> npt.NDArray[np.bool_]:
-        """A mask of the ranks to compare with ``late``: those with the same role or, if there are none, all others."""
+        """Return a mask of the ranks to compare with ``late``: those with the same role or, if there are none, all
+        others.
+        """
         mine = np.isin(self.meetings.ranks, late.ranks)
         roles = {self.meetings.roles[rank] for rank in late.ranks}
         alike = np.array([self.meetings.roles[rank] in roles for rank in self.ranks]) & ~mine
         return alike if alike.any() else ~mine
 
     def bubble(self, late: Late) -> float:
-        """How much of a stage's lateness its own pipeline bubble can absorb, in ns per step. With n equal stages and m
-        microbatches, a stage waits for (n - 1) / m of its compute time.
+        """Return how much of a stage's lateness its own pipeline bubble can absorb, in ns per step. With n equal stages
+        and m microbatches, a stage waits for (n - 1) / m of its compute time.
         """
         stages = self.meetings.stages
         if not stages:
@@ -121,8 +123,8 @@ class Lateness:
         return float((len(stages) - 1) / micro * computed)
 
     def late_at(self, left_out: Sequence[int]) -> Floats:
-        """A mask of the ranks (rows) that are late in each step (columns): at least half as late as the latest. Ranks
-        in ``left_out`` are ignored."""
+        """Return a mask of the ranks (rows) that are late in each step (columns): at least half as late as the latest.
+        Ranks in ``left_out`` are ignored."""
         excess = np.where(np.isin(self.meetings.ranks, left_out)[:, None], 0.0, self.excess)
         most = excess.max(axis=0)
         found: Floats = (excess >= _TOGETHER * most) & (excess > LEAST * self.step_ns)

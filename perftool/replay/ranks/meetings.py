@@ -24,23 +24,19 @@ CAUSES = ("compute", "copy", "dataloader", "compile", "host")
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
+    """Arrivals of ranks at collectives, in the order of the collectives. ``meeting`` numbers the collectives from 0.
 
     Rank ``rank`` is ready at ``ready`` (ns on the common clock). ``own``, ``before`` and ``lane`` are indices of
     earlier arrivals of the same rank, or NONE.
 
     ``own``: the last arrival at a collective that blocked the rank. The rank is ready ``own_lag`` ns after that
-    collective ends, or after time 0 if ``own`` is NONE.
-    ``before``: the arrival at the collective behind which this arrival's collective queued. That collective ended
-    ``before_lag`` ns before this one started.
-    ``lane``: the previous arrival in the same process group.
-    ``work``: how long, in ns, the rank worked (was not blocked by a collective) since it was ready for its previous
-    collective.
-    ``excess``: how much longer that is than on the median rank with the same role.
-    ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
+    collective ends, or after time 0 if ``own`` is NONE. ``before``: the arrival at the collective that this arrival's
+    collective was queued behind. That collective ended ``before_lag`` ns before this one started. ``lane``: the
+    previous arrival in the same process group. ``work``: how long, in ns, the rank worked (was not blocked by a
+    collective) since it was ready for its previous collective. ``excess``: how much longer that is than on the median
+    rank with the same role. ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
     ``left``: the place in the rank's work at which ``own`` ended, as a position in ``order``. The fraction is a share
-    of the work before the next arrival.
-    ``causes``: the work and the excess due to each of CAUSES.
+    of the work before the next arrival. ``causes``: the work and the excess due to each of CAUSES.
     """
 
     rank: Int64s
@@ -109,11 +105,11 @@ class Meetings:
         return int(self._took([()])[0])
 
     def predict(self, changes: Sequence[Less]) -> int:
-        """The predicted length of a step with ``changes``, in ns."""
+        """Return the predicted length of a step with ``changes``, in ns."""
         return self.predict_each([changes])[0]
 
     def predict_each(self, many: Sequence[Sequence[Less]]) -> list[int]:
-        """The predicted step time in ns for each set of changes. It is at least the host time of every unchanged
+        """Return the predicted step time in ns for each set of changes. It is at least the host time of every unchanged
         rank."""
         found = []
         for changes, took in zip(many, self._took(many).tolist(), strict=True):
@@ -141,8 +137,8 @@ class Meetings:
         )
 
     def _less(self, changes: Sequence[Less]) -> Floats:
-        """The time in ns that ``changes`` save in the work before each arrival. If several apply, the largest saving
-        counts."""
+        """Return the time in ns that ``changes`` save in the work before each arrival. If several apply, the largest
+        saving counts."""
         come = self.arrivals
         less = np.zeros(len(come.rank))
         for change in changes:
@@ -166,7 +162,7 @@ class Meetings:
         return wires
 
     def _meetings_of(self, rank: int, group: str | None) -> Int64s:
-        """The numbers of the meetings of ``group`` in which ``rank`` takes part."""
+        """Return the numbers of the meetings of ``group`` in which ``rank`` takes part."""
         numbers = self._of_group.get(group, np.zeros(0, dtype=np.int64))
         keys = self._key(numbers, np.int64(rank))
         at = np.minimum(np.searchsorted(self._members, keys), len(self._members) - 1)
@@ -192,7 +188,9 @@ class Meetings:
         return keys
 
     def _ends(self, less: Floats, wire: Floats) -> Floats:
-        """The times at which ranks leave collectives, in ns: one row for each arrival, one column for each scenario."""
+        """Return the times at which ranks leave collectives, in ns: one row for each arrival, one column for each
+        scenario.
+        """
         come = self.arrivals
         count, columns = less.shape
         # Running totals of the savings, in ``order``. The saving between the end of ``own`` and an arrival is the

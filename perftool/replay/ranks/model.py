@@ -34,7 +34,7 @@ class RunModel:
         return (self.replayed_ns - self.measured_ns) / max(1, self.measured_ns)
 
     def predict(self, changes: Sequence[Less]) -> int:
-        """The predicted length of a step with ``changes``, in ns."""
+        """Return the predicted length of a step with ``changes``, in ns."""
         return self.meetings.predict(changes)
 
 
@@ -42,7 +42,9 @@ _MADE: WeakKeyDictionary[TraceStore, RunModel | str] = WeakKeyDictionary()
 
 
 def run_model_of(store: TraceStore) -> RunModel | str:
-    """The model of the ranks of ``store``, or a clause that says why there is none. It is built once per store."""
+    """Return the model of the ranks of ``store``, or a clause that says why there is none. It is built once per
+    store.
+    """
     if store not in _MADE:
         meetings = read_meetings(store)
         _MADE[store] = meetings if isinstance(meetings, str) else _judged(meetings)

@@ -74,9 +74,9 @@ class Usual:
     before: Int64s
 
     def excess(self, sums: Floats, begins: Mapping[int, float], rank: Int64s) -> Floats:
-        """How much more each rank works between the previous arrival and this one than the median rank, in ns. ``sums``
-        is the work before each arrival, ``begins`` the work before each rank's window. This compares sums since the
-        previous step, because ranks reach concurrent collectives in any order.
+        """Return how much more each rank works between the previous arrival and this one than the median rank, in ns.
+        ``sums`` is the work before each arrival, ``begins`` the work before each rank's window. This compares sums
+        since the previous step, because ranks reach concurrent collectives in any order.
         """
         start_sums = np.array([begins[one] for one in rank.tolist()])
         start_there = np.where(self.there == NONE, 0.0, start_sums[self.there])

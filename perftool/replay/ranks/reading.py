@@ -82,7 +82,9 @@ FROM _rank_stretches ORDER BY rank, ts
 
 
 def read_meetings(store: TraceStore) -> Meetings | str:
-    """The meetings of the ranks of ``store``, or a clause that says why their steps are not replayed together."""
+    """Return the meetings of the ranks of ``store``, or a clause that says why their steps are not replayed
+    together.
+    """
     store.build(TABLES)
     spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:
@@ -140,7 +142,7 @@ def meetings_of(
 
 
 def _stages(pairs: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
-    """The ranks of each pipeline stage, derived from ``pairs`` of ranks that send to each other."""
+    """Return the ranks of each pipeline stage, derived from ``pairs`` of ranks that send to each other."""
     near: dict[int, set[int]] = {}
     for one, other in pairs:
         near.setdefault(one, set()).add(other)

@@ -22,7 +22,7 @@ class StageRow(NamedTuple):
 
 
 def stage_rows(store: TraceStore) -> list[StageRow]:
-    """The rows of the table ``stages`` for ``store``, or none if the run has no pipeline."""
+    """Return the rows of the table ``stages`` for ``store``, or none if the run has no pipeline."""
     model = run_model_of(store)
     if isinstance(model, str):
         return []

@@ -30,7 +30,7 @@ _LONGEST_NAME = 160
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The Jinja environment of all templates."""
+    """Return the Jinja environment of all templates."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True, finalize=_visible,
@@ -56,7 +56,7 @@ def asset(name: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Escape control characters in texts, including those that reverse the text direction."""
+    """Escape control characters in text, including those that reverse the text direction."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return one_line(value)
     return value

@@ -115,7 +115,7 @@ def render_html(
     """Render the report as one UTF-8 HTML file; equal reports yield equal bytes.
 
     ``link`` turns the name of a source file in the report into an address; by default, names are relative to the page.
-    If not ``interactive``, the file contains no scripts: it is small, and has the same content.
+    If ``interactive`` is false, the file contains no scripts: it is small, and has the same content.
     """
     page = replace(make_page(report, pictures), link=link)
     script = page_script() if interactive else None

@@ -18,7 +18,7 @@ _POLICY = (
 
 
 def page_script() -> str:
-    """The script that makes the page interactive."""
+    """Return the script that makes the page interactive."""
     return asset("report.js")
 
 

@@ -129,7 +129,7 @@ def _shown_source(source: Source) -> ShownSource:
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """Format the evidence as labels and values with units. Leave out records, and texts that the message already
+    """Format the evidence as labels and values with units. Leave out records, and strings that the message already
     contains."""
     rows = []
     for key, value in finding.evidence.items():
@@ -165,7 +165,7 @@ def _words(key: str) -> str:
 
 
 def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
-    """The known numbers to show next to the verdict."""
+    """Return the known numbers to show next to the verdict."""
     return [tile for tile in _all_tiles(report, findings) if tile.value is not None]
 
 

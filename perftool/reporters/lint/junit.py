@@ -30,7 +30,9 @@ def render_junit(result: LintReport) -> bytes:
 
 
 def _suite(read: InputFile, result: LintReport) -> Element:
-    """Build the suite of an input: a case for each rule if ``_represents_run``, otherwise only for rules that fired."""
+    """Build the suite of an input: a case for each rule if ``_represents_run`` is true, otherwise only for rules that
+    fired.
+    """
     here = [found for found in result.findings if found.file == read.path]
     whole = _represents_run(read, result.report.inputs)
     suite = Element("testsuite", name=xml_text(read.path), hostname="localhost")

@@ -102,7 +102,7 @@ def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) 
 
 
 def _height(rows: Sequence[_Row], report: Report, console: Console) -> int:
-    """The number of lines of a table of ``rows`` and of the lines below it."""
+    """Return the number of lines of a table of ``rows`` and of the lines below it."""
     return len(_table(rows, console, _heads(report))) + 1 + len(_below(report, Choice(), rows, console))
 
 
@@ -184,7 +184,7 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
 
 
 def _awaited(findings: Sequence[Finding]) -> str:
-    """Return the subject of a finding about a rank that others wait for; otherwise an empty text."""
+    """Return the subject of a finding about a rank that others wait for; otherwise an empty string."""
     first = findings[0]
     return f": {one_line(first.subject)}" if len(findings) == 1 and first.late_ranks else ""
 
@@ -257,8 +257,8 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
 
 
 def _names(findings: Sequence[Finding]) -> str:
-    """The names of the rules of the first ``findings``, each once and with its largest gain, and the number of findings
-    of other rules."""
+    """Return the names of the rules of the first ``findings``, each once and with its largest gain, and the number of
+    findings of other rules."""
     of_name: dict[str, list[Finding]] = {}
     for one in findings:
         of_name.setdefault(one.name, []).append(one)

@@ -78,7 +78,9 @@ class Roofline:
     costs: Costs
 
     def matrix_rate(self, dtype: str) -> float:
-        """The matrix engine's FLOP/s for ``dtype`` (``bf16``, ``float32``, ...). Other types run at the FP32 rate."""
+        """Return the matrix engine's FLOP/s for ``dtype`` (``bf16``, ``float32``, ...). Other types run at the FP32
+        rate.
+        """
         peaks = {peak.dtype: peak.rate for peak in self.facts.peaks if peak.unit == "matrix"}
         if dtype in ("bf16", "float16"):
             rate = peaks["bf16"]
@@ -89,21 +91,21 @@ class Roofline:
         return rate * self.costs.device_matrix_share
 
     def vector_rate(self) -> float:
-        """Elements per second of the vector engine."""
+        """Return the elements per second of the vector engine."""
         reference = next(device for device in known_devices() if device.name == _VECTOR_DEVICE)
         rate = next(peak.rate for peak in reference.peaks if peak.unit == "vector")
         return rate * self.facts.engines["TPC"] / reference.engines["TPC"]
 
     def matrix_ns(self, flops: float, moved: float, dtype: str) -> int:
-        """Time of a matmul of ``flops`` that moves ``moved`` bytes."""
+        """Return the time of a matmul of ``flops`` that moves ``moved`` bytes."""
         return self._length(flops / self.matrix_rate(dtype), moved)
 
     def vector_ns(self, elements: float, moved: float) -> int:
-        """Time of an elementwise kernel or reduction over ``elements``."""
+        """Return the time of an elementwise kernel or reduction over ``elements``."""
         return self._length(elements / self.vector_rate(), moved)
 
     def transfer_ns(self, size: int) -> int:
-        """Time of a copy of ``size`` bytes over PCIe."""
+        """Return the time of a copy of ``size`` bytes over PCIe."""
         rate = self.facts.pcie_bandwidth * self.costs.copies_link_share
         return us(self.costs.copies_setup_us) + round(size / rate * NS_PER_S)
 

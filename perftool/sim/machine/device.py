@@ -48,7 +48,7 @@ class DeviceQueue:
         return self.free
 
     def in_flight(self, now: int) -> int:
-        """The number of launched recipes that are not done at ``now``."""
+        """Return the number of launched recipes that are not done at ``now``."""
         while self._ends and self._ends[0] <= now:
             self._ends.popleft()
         return len(self._ends)

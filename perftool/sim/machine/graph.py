@@ -87,11 +87,11 @@ class Graph:
         return len(self.nodes) - 1
 
     def key(self) -> Hashable:
-        """The key in the recipe cache: two graphs with equal keys share a recipe."""
+        """Return the key in the recipe cache: two graphs with equal keys share a recipe."""
         return tuple(node.key for node in self.nodes)
 
     def kernels(self, speed: Roofline) -> tuple[Kernel, ...]:
-        """The kernels of the graph, in the order of their first ops."""
+        """Return the kernels of the graph, in the order of their first ops."""
         chains = _chains(self.nodes)
         place = {index: number for number, chain in enumerate(chains) for index in chain.nodes}
         return tuple(self._kernel(chain, place, speed) for chain in chains)

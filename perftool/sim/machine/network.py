@@ -15,7 +15,8 @@ _CARDS_OF_A_BOX = 8
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective as one rank sees it. ``size`` is the rank's contribution in bytes, ``elements`` in elements.
+    """A collective as one rank sees it. ``size`` is the rank's contribution in bytes, and ``elements`` is the
+    contribution in elements.
 
     ``kind`` is all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter or barrier;
     ``ranks`` are the members of the group.
@@ -54,7 +55,7 @@ class Collective:
         }
 
     def length(self, facts: DeviceFacts, costs: Costs) -> int:
-        """The nanoseconds from the arrival of the last card until all cards are done."""
+        """Return the nanoseconds from the arrival of the last card until all cards are done."""
         others = min(len(self.ranks), _CARDS_OF_A_BOX) - 1
         rate = (facts.link_bandwidth or 0.0) * others / (_CARDS_OF_A_BOX - 1) * costs.links_share
         return us(costs.links_setup_us) + (round(self.sent / rate * NS_PER_S) if rate else 0)

@@ -97,7 +97,7 @@ class Submitted:
 
 
 def recipe_args(recipe: int, name: str, dtype: str = "") -> dict[str, object]:
-    """The arguments of device work and of Synapse's annotations; ``recipe`` is 0 for work without a recipe."""
+    """Return the arguments of device work and of Synapse's annotations; ``recipe`` is 0 for work without a recipe."""
     stream = "0x7f30c4001b20" if recipe else "0x7f30c4001b40"
     return {"dataType": dtype, "eventHandle": "0x0", "recipeId": recipe, "recipeName": name, "streamHandle": stream}
 
@@ -215,7 +215,7 @@ class Recorder:
         self.events = [event for event in self.events if not (event.pid == MAIN and event.name.startswith(prefix))]
 
     def metadata(self) -> list[Event]:
-        """The names of all processes and lanes."""
+        """Return the names of all processes and lanes."""
         records = _process(MAIN, "python3", "CPU")
         for pid, name in ((_SYNAPSE_LOGGER, "Synapse Logger"), (_BRIDGE_LOGS, "Bridge Logs")):
             records += _process(pid, name, name)

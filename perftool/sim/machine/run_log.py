@@ -48,7 +48,7 @@ class RunLog:
         return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
     def text(self, now: int, causes: Sequence[Cause]) -> str:
-        """The whole log of a run that ends at ``now``, with an additional line for each of its ``causes``."""
+        """Return the whole log of a run that ends at ``now``, with an additional line for each of its ``causes``."""
         lines = [*self._lines, *(f"note: {note}" for note in self.notes), *(f"cause: {each.text}" for each in causes)]
         if self.fallbacks:
             ordered = sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
@@ -57,14 +57,14 @@ class RunLog:
         return "\n".join([*lines, "Closing PyTorch logger. No more log messages will be logged.", ""])
 
     def metrics(self, now: int) -> str:
-        """The metrics file of a run that ends at ``now``, dumped at process exit."""
+        """Return the metrics file of a run that ends at ``now``, dumped at process exit."""
         stamp = _clock(now).replace(tzinfo=None).isoformat(timespec="microseconds")
         head = {"triggered_by": "process_exit", "generated_on": stamp}
         records = [{"metric_name": name, **head, "statistics": values} for name, values in self.statistics().items()]
         return "[" + ",\n".join(json.dumps(record) for record in records) + "]\n"
 
     def statistics(self) -> dict[str, dict[str, object]]:
-        """The values of every metric, by metric name."""
+        """Return the values of every metric, by metric name."""
         # The bridge does not count compilations in eager mode.
         compiled = [] if self._mode == "eager" else self.compiled
         total = sum(time for _, time in compiled)

@@ -19,7 +19,7 @@ from perftool.sim.machine.recorder import MAIN, Event
 # The zero of the trace's relative times; like Kineto's, it is the start of a three-month interval.
 BASE_NS = 1_727_743_122_000_000_000
 NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
-# A simulated trace says that it is simulated before its events, and within this many bytes.
+# Before its events, and within this many bytes, a simulated trace says that it is simulated.
 _HEAD_BYTES = 64 << 10
 
 
@@ -38,7 +38,7 @@ class About:
 
 
 def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]) -> bytes:
-    """The trace as JSON on one line, with sorted keys; the bridge's events follow Kineto's closing record."""
+    """Return the trace as JSON on one line, with sorted keys; the bridge's events follow Kineto's closing record."""
     kineto = [event for event in events if event.pid == MAIN]
     others = [event for event in events if event.pid != MAIN]
     begin = min((event.ts_ns for event in events), default=0)

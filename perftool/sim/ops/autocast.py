@@ -32,7 +32,8 @@ class HpuAutocast:
     """Casts the arguments of listed ops while autocast for ``hpu`` is on.
 
     ``on_device`` returns whether a tensor is on the simulated device; ``note`` is called with problems in the settings.
-    The lists are read when autocast is first switched on, so that a script can set these variables before that.
+    The lists are read when autocast is first switched on, so that a script can set the variables that name lists before
+    that.
     """
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool], note: Callable[[str], object]) -> None:

@@ -29,7 +29,8 @@ _WIDER = {
 }
 _FLOATING = frozenset(narrow for narrow in _WIDER if narrow.is_floating_point)
 _PRODUCTS = frozenset({torch.bfloat16, torch.float16})
-# Parts of the errors that PyTorch and oneDNN raise if the processor lacks support; other errors are the script's.
+# Parts of the messages of errors that PyTorch and oneDNN raise if the processor lacks support; other errors are the
+# script's.
 _INCAPABLE = (
     "not implemented for",
     "could not create a primitive",

@@ -79,7 +79,7 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         return made_of(*args, **options)
 
     def get_backend(group: Any = None) -> Any:
-        """Return the backend under the name that the script used."""
+        """Return the backend's name, as the script specified it."""
         found = backend_of(group)
         return "hccl" if named and found == "gloo" else found
 

@@ -214,11 +214,11 @@ def _metrics(simulation: Simulation) -> dict[str, Any]:
             self._name = name
 
         def name(self) -> str:
-            """The name of the metric."""
+            """Return the name of the metric."""
             return self._name
 
         def stats(self) -> list[tuple[str, object]]:
-            """The values of the metric by name."""
+            """Return the values of the metric by name."""
             return list(log.statistics().get(self._name, {}).items())
 
         def reset(self) -> None:

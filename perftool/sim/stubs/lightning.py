@@ -74,7 +74,7 @@ def _accelerator(simulation: Simulation) -> type:
 
         @staticmethod
         def auto_device_count() -> int:
-            """The number of cards."""
+            """Return the number of cards."""
             return simulation.ranks
 
     return HPUAccelerator

@@ -72,7 +72,7 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[st
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of the message of ``error``."""
+    """Return the first line of the message of ``error``."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
@@ -142,8 +142,8 @@ def _check_table(node: dict[str, Any], tables: Collection[str], scope: _Scope) -
 
 
 def _parts(node: dict[str, Any], scope: _Scope) -> Iterator[tuple[Any, _Scope]]:
-    """The parts of ``node``, each with its scope. A common table expression may use those before it. Only the recursive
-    part of a recursive expression may use the expression itself.
+    """Yield the parts of ``node``, each with its scope. A common table expression may use those before it. Only the
+    recursive part of a recursive expression may use the expression itself.
     """
     entries = (node.get("cte_map") or {}).get("map", ())
     places = {entry["key"].translate(_LOWER): place for place, entry in enumerate(entries)}
@@ -160,7 +160,7 @@ def _parts(node: dict[str, Any], scope: _Scope) -> Iterator[tuple[Any, _Scope]]:
 
 @cache
 def _computing(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """The functions that only compute a value from their arguments."""
+    """Return the functions that only compute a value from their arguments."""
     rows = connection.execute(
         f"SELECT DISTINCT lower(function_name), coalesce(has_side_effects, false) FROM duckdb_functions() "
         f"WHERE function_type IN {_KINDS}"
@@ -180,7 +180,7 @@ def _own_table_macros(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object in ``tree``. This function is not recursive, because untrusted SQL determines the depth."""
+    """Yield every object in ``tree``. This function is not recursive, because untrusted SQL determines the depth."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

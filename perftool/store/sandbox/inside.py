@@ -104,7 +104,9 @@ def _limit_resources(memory_mb: int) -> None:
 
 
 def _allowed(limit: int, hard: int) -> int:
-    """``limit``, or the existing ``hard`` limit (``ulimit -H``) if that is lower, because a process cannot raise it."""
+    """Return ``limit``, or the existing ``hard`` limit (``ulimit -H``) if that is lower, because a process cannot raise
+    it.
+    """
     return limit if hard < 0 else min(limit, hard)
 
 

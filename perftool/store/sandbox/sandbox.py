@@ -88,7 +88,7 @@ class Sandbox:
         return result
 
     def _ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result | str:
-        """The result, or the error message that the process sends. Raises QueryError if it sends neither."""
+        """Return the result, or the error message that the process sends. Raise QueryError if it sends neither."""
         child = self._child or self._start()
         new = {name: str(path) for name, path in tables.items() if name not in self._attached}
         request = {

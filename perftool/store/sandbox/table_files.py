@@ -23,7 +23,7 @@ class SandboxTables:
         self._files: dict[str, Path] = {}
 
     def files(self, sql: str) -> dict[str, Path]:
-        """The files of the tables whose names occur in ``sql`` as words, in any case."""
+        """Return the files of the tables whose names occur in ``sql`` as words, in any case."""
         words = set(re.findall(r"\w+", sql.lower()))
         wanted = sorted(name for (name,) in self._connection.execute(_TABLES).fetchall() if name.lower() in words)
         return {name: self._files.get(name) or self._write(name) for name in wanted}

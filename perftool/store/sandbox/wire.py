@@ -23,7 +23,7 @@ LONGEST_FRAME = 1 << 30
 _PLAIN = (bool, int, float, str, type(None))
 _PLAIN_TYPES = frozenset(_PLAIN)
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-# DuckDB's decimals have at most 38 digits. Without a limit, 1E+999999 could become a huge text.
+# DuckDB's decimals have at most 38 digits. Without a limit, 1E+999999 could become a huge string.
 _MOST_DIGITS = 40
 # Deeper nesting would exceed the recursion limit.
 _DEEPEST = 100
@@ -43,7 +43,7 @@ class BrokenFrameError(Exception):
 
 
 def encoded(message: object) -> bytes:
-    """``message`` as the content of a frame."""
+    """Return ``message`` as the content of a frame."""
     return json.dumps(message).encode()
 
 
@@ -54,14 +54,16 @@ def send(pipe: BinaryIO, data: bytes) -> None:
 
 
 def receive(pipe: BinaryIO, longest: int = LONGEST_FRAME) -> Any:
-    """The next message; None if the other side has closed the pipe. Raises BrokenFrameError if it is not JSON."""
+    """Return the next message, or None if the other side has closed the pipe. Raise BrokenFrameError if it is not
+    JSON.
+    """
     data = read_frame(pipe, longest)
     return None if data is None else decoded(data)
 
 
 def read_frame(pipe: BinaryIO, longest: int) -> bytes | None:
-    """The content of the next frame; None if the other side has closed the pipe. Raises BrokenFrameError if the frame
-    has more than ``longest`` bytes."""
+    """Return the content of the next frame, or None if the other side has closed the pipe. Raise BrokenFrameError if
+    the frame has more than ``longest`` bytes."""
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -85,7 +87,7 @@ def decoded(data: bytes) -> Any:
 
 
 def packed(value: Any) -> Any:
-    """``value`` from a result, converted to JSON types; ``unpacked`` reverses the conversion."""
+    """Return ``value`` from a result, converted to JSON types; ``unpacked`` reverses the conversion."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, list):
@@ -131,7 +133,7 @@ def _unpacked(value: Any, deepest: int) -> Any:
 
 
 def unpacked_rows(message: Any, columns: int) -> list[tuple[Any, ...]]:
-    """The rows in ``message``. Raises BrokenFrameError unless each has ``columns`` valid values."""
+    """Return the rows in ``message``. Raise BrokenFrameError unless each has ``columns`` valid values."""
     plain = "rows" in message
     rows = message.get("rows" if plain else "packed")
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == columns for row in rows):
