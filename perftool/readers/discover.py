@@ -12,10 +12,12 @@ from typing import Any
 
 from perftool.errors import InputError, NoInputError
 from perftool.model.links import without_query
+from perftool.readers.files.archives import ARCHIVE_ENDS, PACKED_ENDS, is_archive, members_of
 from perftool.readers.files.companions import (
     companions_among,
     companions_in,
     files_of_other_runs,
+    has_mac_attributes,
     irregular_kind,
     irregular_text,
     is_kept,
@@ -56,6 +58,8 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Matches names of traces that this program does not read, because of their compression (`rank1.json.xz`) or their
 # suffix (`rank1.json~`).
 _OTHER_NAME = re.compile(r"\.(?:json|trace)(?![a-z0-9])", re.IGNORECASE)
+# Matches names of traces in archives. Other JSON files in them are of other programs.
+_TRACE_WORD = re.compile(r"(?<![a-z])traces?(?![a-z])", re.IGNORECASE)
 # Matches names of tables, even if they are compressed (`accel1.csv.gz`) or have another suffix (`accel1.csv~`).
 _TABLE_NAME = re.compile(r"\.csv(?![a-z0-9])", re.IGNORECASE)
 _OTHER_KINDS = (PART_SUFFIX, ".csv")
@@ -71,6 +75,7 @@ _EVERYTHING = ("**", f"**{os.sep}*")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _UNCLEAR = "not read, because it does not look like a trace"
 _OTHER_ENDING = f"the names of traces end with {_SUFFIXES}"
+_ARCHIVE = "archives have to be unpacked"
 _WITHOUT_TRACES = "are not read: they are used only if there are no traces"
 _SEPARATE = "check it in a separate call, or exclude it with --exclude"
 # At most this many unread files in a folder are listed one by one.
@@ -317,21 +322,23 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             f"{file} is a profiler table next to a trace and was not read (name it to read it)" for file in tables
         ]
         tables, unreadable = [], {}
+    harmless: list[str] = []
     for file in everything:
         if _must_be_read(file) and not is_kept(file) and wanted.allows(str(file)):
             unreadable[str(file)] = f"it is {irregular_kind(file)}"
         elif is_named_like_unread(file) and not file.name.startswith(".") and wanted.allows(str(file)):
             unreadable[str(file)] = "its ending is not known"
-        elif is_other_name(file.name) and wanted.allows(str(file)):
+        elif is_other_name(file.name) and str(file) not in unreadable and wanted.allows(str(file)):
             if file.name.startswith(".") or not _may_be_trace(file):
-                unread.append(other_name_text(file))
+                harmless.append(other_name_text(file))
             else:
-                unreadable[str(file)] = _OTHER_ENDING
+                unreadable[str(file)] = _why_other(file)
         elif file.is_symlink() and not (is_trace_name(file.name) or file.exists()) and wanted.allows(str(file)):
             # The link may lead to the folder of a rank, or to a profiler table.
             unread.append(irregular_text(file))
     # There is already a sentence about an irregular file that is named like a trace.
     unread += [f"{file} was not read: {why}" for file, why in unreadable.items() if not is_trace_name(file)]
+    unread += harmless
     profiled = newest_profiles(path, tables, stated_device)
     named = set(files)
     texts = [file for file in companions_among(everything) if file not in named]
@@ -404,14 +411,19 @@ def _must_be_read(file: Path) -> bool:
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
-    """Return the files below ``folder``, and a sentence about each folder and each link to a folder that is not
-    read.
-    """
+    """Return the files below ``folder``, and a sentence about each folder and each link to a folder that is not read,
+    and one about files that only have attributes of others."""
     files: list[Path] = []
     unread: list[str] = []
     for place, folders, names in walk(folder, unread):
         unread += links_out(folder, place, folders)
         files += [Path(place, name) for name in names]
+    if of_mac := [file for file in files if has_mac_attributes(file)]:
+        left_out = set(of_mac)
+        files = [file for file in files if file not in left_out]
+        first, count = of_mac[0], len(of_mac) - 1
+        what = f"{first} and {count:,} more files were" if count else f"{first} was"
+        unread.append(f"{what} not read: only macOS uses such files, for attributes of other files")
     return files, unread
 
 
@@ -430,29 +442,52 @@ def is_trace_name(name: str) -> bool:
 
 def other_name_text(file: str | Path) -> str:
     """Return a sentence about a ``file`` for which ``is_other_name`` is true."""
-    return f"{file} was not read: {_OTHER_ENDING}"
+    return f"{file} was not read: {_why_other(file)}"
+
+
+def _why_other(file: str | Path) -> str:
+    return _ARCHIVE if is_archive(without_query(str(file))) else _OTHER_ENDING
 
 
 def is_other_name(name: str) -> bool:
-    """Whether a file called ``name`` may be a trace that this program does not read."""
+    """Whether a file called ``name`` may be or contain a trace that this program does not read."""
     return (
-        (_OTHER_NAME.search(name) is not None or (name.lower().endswith((".gz", ".zst")) and rank_of(name) is not None))
+        (_is_named_like_trace(name) or is_archive(name))
         and not name.lower().endswith((*TRACE_SUFFIXES, *_OTHER_KINDS))
         and not is_named_like_companion(name)
         and not is_named_like_unread(name)
     )
 
 
+def _is_named_like_trace(name: str) -> bool:
+    """Whether ``name`` is that of a trace, whatever its ending, or of a packed file of one rank."""
+    is_packed = name.lower().endswith((".gz", ".zst", *PACKED_ENDS, *ARCHIVE_ENDS))
+    return _OTHER_NAME.search(name) is not None or (is_packed and rank_of(name) is not None)
+
+
+def _has_trace(archive: Path) -> bool:
+    """Whether a file in ``archive`` is named like a trace."""
+    return any(
+        is_trace_name(member) and (rank_of(member) is not None or _TRACE_WORD.search(PurePosixPath(member).name))
+        for member in members_of(archive)
+    )
+
+
 def _may_be_trace(file: Path) -> bool:
     """Whether a ``file`` for which ``is_other_name`` is true may contain a trace. A text file without events (a
-    checksum, a copy of a configuration) cannot contain one."""
-    if not is_kept(file) or not file.stat().st_size or _shows_events(str(file)):
+    checksum, a copy of a configuration) cannot contain one, and neither can an archive without a file named like one."""
+    if not _is_named_like_trace(file.name):
+        return is_kept(file) and _has_trace(file)
+    if not is_kept(file) or not file.stat().st_size:
         return True
     try:
+        # The first block of compressed data already shows that it is no text.
         with ByteStream(str(file)) as stream:
-            return any(_NO_TEXT.search(block) or holds_times(block) for block in stream.blocks()) or bool(stream.issues)
+            if any(_NO_TEXT.search(block) or holds_times(block) for block in stream.blocks()) or stream.issues:
+                return True
     except InputError:
         return True
+    return _shows_events(str(file))
 
 
 def _few(sentences: Sequence[str]) -> str:
@@ -609,9 +644,13 @@ def _at_url(url: str, wanted: Wanted) -> Chosen:
         return Chosen(tuple(filter(wanted.allows, found)))
     names = {file: PurePosixPath(without_query(file)).name for file in found if wanted.allows(file)}
     picked = wanted.pick(url, [file for file, name in names.items() if is_trace_name(name)])
-    unread = [file for file, name in names.items() if is_other_name(name)]
+    unread = sorted(
+        (file for file, name in names.items() if is_other_name(name)),
+        key=lambda file: not _is_named_like_trace(names[file]),
+    )
     note = " ".join(filter(None, (picked.note, _few(list(map(other_name_text, unread)))))) or None
-    doubts = (*picked.doubts, *(Doubt(file, f"not read: {_OTHER_ENDING}", LEAVE_OUT) for file in unread))
+    doubted = (file for file in unread if _is_named_like_trace(names[file]))
+    doubts = (*picked.doubts, *(Doubt(file, f"not read: {_why_other(file)}", LEAVE_OUT) for file in doubted))
     parts = tuple(file for file, name in names.items() if is_part(name))
     return replace(picked, note=note, unread_parts=parts, doubts=doubts)
 

@@ -397,6 +397,13 @@ def _slices_of_one(inputs: int) -> bytes:
     return document(events)
 
 
+def _transforms(dims: int) -> bytes:
+    """FFTs, most of them inverse, that state ``dims`` transformed dimensions."""
+    given = {"Input Dims": [[64, 64], [], [], []], "Concrete Inputs": ["", str([0, 1] * (dims // 2)), "1", "64"]}
+    names = ["aten::_fft_r2c", *["aten::_fft_c2r"] * 100]
+    return document([*_steps(3, 10_100), *(x(name, 100 * at, 50, **given) for at, name in enumerate(names))])
+
+
 def _derivatives(number: Callable[[int], int]) -> bytes:
     """Backward passes of one function each, which records an op. Both have the sequence number ``number``."""
     count, events = 12_000, _steps(3, 400_000)
@@ -694,6 +701,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "sliced products of one number": ("t.json", lambda: _slices(lambda at: at), lambda: _slices(lambda _: 7)),
     "slices of an op of many inputs": ("t.json", lambda: _slices_of_one(1), lambda: _slices_of_one(7_000)),
     "tensors of many equal dimensions": ("t.json", lambda: _dimensions(63), lambda: _dimensions(64)),
+    "transforms of many dimensions": ("t.json", lambda: _transforms(2), lambda: _transforms(10_000)),
     "losses of many sizes": ("t.json", lambda: _ignored(lambda _: 4), lambda: _ignored(lambda at: at % 50 + 5)),
     "padding of many lengths": ("t.json", lambda: _padded(lambda _: 50), lambda: _padded(lambda at: at + 2)),
     "derivatives of one number": ("t.json", lambda: _derivatives(lambda at: at), lambda: _derivatives(lambda _: 7)),

@@ -254,10 +254,30 @@ def test_classes_with_the_same_name_cannot_be_told_apart_in_a_trace() -> None:
     assert seen(lambda: [one(X) for one in (ours, layer, layer)]) == []
 
 
-def test_a_frozen_module_counts_only_if_no_gradient_goes_through_it() -> None:
-    frozen = nn.Linear(4, 4).requires_grad_(requires_grad=False)
-    assert seen(lambda: Twice(frozen)(X)) == [("Linear_0", 2, 1)]
-    assert seen(lambda: Twice(frozen)(X.clone().requires_grad_())) == []
+@pytest.mark.parametrize("last", [torch.clone, torch.relu_], ids=["alone", "written into"])
+@pytest.mark.parametrize("shape", [(2, 4), (2, 3, 4)], ids=["the result owns its memory", "the result is a view"])
+@pytest.mark.parametrize("frozen", [False, True], ids=["of the weights", "of the input"])
+def test_gradients_that_are_not_written_show_a_backward_pass(shape: Any, frozen: bool, last: Any) -> None:
+    """A gradient for each task was once called a repeated call."""
+    layer, x = nn.Linear(4, 4).requires_grad_(not frozen), torch.ones(shape, requires_grad=frozen)
+
+    def gradients(*results: torch.Tensor) -> None:
+        torch.autograd.grad(sum(last(one).sum() for one in results), x if frozen else [*layer.parameters()])
+
+    assert seen(lambda: [gradients(layer(x)) for _ in range(3)]) == []
+    assert seen(lambda: gradients(layer(x), layer(x))) == [("Linear_0", 2, 1)]
+    assert seen(lambda: [gradients(layer(x), layer(x)) for _ in range(2)]) == [("Linear_0", 4, 2)]
+    assert seen(lambda: [layer(x), layer(x), gradients(layer(x)), layer(x)]) == [("Linear_0", 4, 2)]
+
+
+def test_no_hook_stays_on_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, passes = nn.Linear(4, 4), []
+    monkeypatch.setattr(repeated_calls._Result, "use", lambda *_: passes.append(1))
+    results: list[torch.Tensor] = []
+    seen(lambda: results.extend(layer(X) for _ in range(2)))
+    sum(one.sum() for one in results).backward()
+    seen(lambda: layer(X).sum().backward())
+    assert len(passes) == 1
 
 
 def test_no_tensor_is_kept_in_memory() -> None:

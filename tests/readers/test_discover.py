@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
+import tarfile
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from time import process_time
 
 import pytest
+import zstandard
 
 from perftool.errors import InputError
 from perftool.readers.discover import find_inputs
@@ -292,6 +297,90 @@ def test_a_file_with_a_similar_name_is_no_trace_if_it_is_a_text_without_events(
         f"{tmp_path}/{name} was not read: the names of traces end with .json, .json.gz or .json.zst",
     )
     assert not found.doubts
+
+
+def packed(path: Path, members: Iterable[str]) -> None:
+    """An archive of ``members``, packed as the name says."""
+    members = [*members, "README.md"]
+    if path.suffix.lower() == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for member in members:
+                archive.writestr(member, b"{}")
+        return
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for member in members:
+            tar.addfile(tarfile.TarInfo(member))
+    pack = {".tgz": gzip.compress, ".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(content.getvalue()))
+
+
+LONG = "a/" * 60
+SOURCES = ["package.json", "tests/data/config.json", "stacktrace.json", "src/trace.py", "src/rank1.py", LONG + "x.json"]
+
+
+@pytest.mark.parametrize("name", ["src.zip", "SRC.ZIP", "src.tar", "src.tgz", "src.tar.gz", "src.tar.zst"])
+@pytest.mark.parametrize(
+    ("member", "doubted"),
+    [("", False), ("run/vm_1.1764500000000.pt.trace.json.gz", True), ("rank1.json", True), ("rank_1/t.json", True),
+     ("trace.json", True), (LONG + "rank1.json", True)],
+)  # fmt: skip
+def test_a_note_names_an_archive_which_may_be_a_rank_if_it_contains_a_trace(
+    name: str, member: str, doubted: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    packed(tmp_path / name, [*SOURCES, *filter(None, [member])])
+    found = find_inputs([str(tmp_path)])
+    assert found.notes == (f"{tmp_path}/{name} was not read: archives have to be unpacked",)
+    assert [doubt.file for doubt in found.doubts] == [f"{tmp_path}/{name}"] * doubted
+    excluded = find_inputs([str(tmp_path)], exclude=[f"*/{name}"])
+    assert (excluded.notes, excluded.doubts) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\3\4", b"\x1f\x8bcut", b"7z\xbc\xaf'\x1c", b"\0" * 124 + b"-7" + b" " * 10]
+)
+@pytest.mark.parametrize(
+    ("name", "doubted"),
+    [("rank1.zip", True), ("rank1.tgz", True), ("m_Rank.1.7z", True), ("rank1.tar", True), ("rank1.xz", True),
+     ("src.zip", False), ("src.7z", False), ("src.tar", False), ("src.tgz", False)],
+)  # fmt: skip
+def test_an_archive_whose_name_has_a_rank_may_be_a_trace_whatever_it_contains(
+    name: str, doubted: bool, content: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    (tmp_path / name).write_bytes(content)
+    found = find_inputs([str(tmp_path)])
+    assert [note.startswith(f"{tmp_path}/{name} was not read: ") for note in found.notes] == [True]
+    assert [doubt.file for doubt in found.doubts] == [f"{tmp_path}/{name}"] * doubted
+
+
+def test_an_archive_is_searched_to_its_end_and_if_it_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    with zipfile.ZipFile(tmp_path / "first.zip", "w") as archive:
+        archive.writestr("rank1.json", b"{}")
+        archive.writestr("weights.bin", bytes(3 << 20))
+    (tmp_path / "cut.zip").write_bytes((tmp_path / "first.zip").read_bytes()[:9999])
+    with zipfile.ZipFile(tmp_path / "last.zip", "w") as archive:
+        archive.writestr("weights.bin", bytes(3 << 20))
+        archive.writestr("rank1.json", b"{}")
+    found = find_inputs([str(tmp_path)])
+    assert [Path(doubt.file).name for doubt in found.doubts] == ["cut.zip", "first.zip", "last.zip"]
+
+
+def test_files_that_macos_adds_are_not_read(tmp_path: Path) -> None:
+    """A gate once called such a file another recording."""
+    names = ["vm_1.1764500000000.pt.trace.json", "rank1.part", "console.log", "metrics_before.txt"]
+    (tmp_path / names[0]).write_text(f'{{"traceEvents": [{EVENT}]}}')
+    for name in names:
+        (tmp_path / f"._{name}").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X        ")
+    found = find_inputs([str(tmp_path)])
+    assert found.files == (f"{tmp_path}/{names[0]}",)
+    assert found.notes == (
+        f"{tmp_path}/._console.log and 3 more files were not read: only macOS uses such files, for attributes of other "
+        "files",
+    )
+    assert not found.omitted
 
 
 @pytest.mark.parametrize("name", ["rank1.part", "rank1.PART"])

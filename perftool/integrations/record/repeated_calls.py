@@ -4,7 +4,8 @@ recording. A trace records the shapes of inputs, so it cannot show that two inpu
 A call repeats an earlier one if its inputs are the same memory, not written since, if the same holds for the parameters
 and buffers of the module, and if both results are equal where they were compared. Modules without parameters, modules
 that draw random numbers or count batches, and calls whose inputs are not only tensors and plain values never count.
-Neither do calls with a backward pass in between, because it frees what another backward pass needs.
+Neither do calls with a backward pass in between, because it frees what another backward pass needs. The gradients that
+it writes show a backward pass, and so does a hook on the results, because ``torch.autograd.grad`` writes none.
 
 No code of the program runs: containers of its classes are read with the methods of the built-in classes, tensors of its
 classes are unknown contents, and modules are looked at without their methods and properties.
@@ -30,6 +31,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
 from perftool.integrations.compiler import uncompiled
 from perftool.integrations.own_errors import OwnErrorsHidden
@@ -55,11 +57,23 @@ class _UnknownError(Exception):
 
 
 @dataclass
+class _Result:
+    """A sample of the result of calls with the same inputs, and whether a backward pass went through one of them."""
+
+    sample: list[torch.Tensor]
+    is_used: bool = False
+
+    def use(self, *_: Any) -> None:
+        """Handle a backward pass. Return None, so that its gradients stay as they are."""
+        self.is_used = True
+
+
+@dataclass
 class _Called:
     """A module that was called.
 
     Its number counts the called modules of its class. ``around`` are the modules around those of its calls that repeat
-    earlier ones. ``results`` has a sample of each result, by inputs, which are not kept in memory.
+    earlier ones. ``results`` has a sample of each result, by inputs; inputs and results are not kept in memory.
     """
 
     module: weakref.ref[torch.nn.Module]
@@ -69,7 +83,7 @@ class _Called:
     calls: int = 0
     repeated: int = 0
     around: set[tuple[type, int]] = field(default_factory=set)
-    results: dict[Hashable, list[torch.Tensor]] = field(default_factory=dict)
+    results: dict[Hashable, _Result] = field(default_factory=dict)
 
 
 class RepeatedCalls:
@@ -86,6 +100,7 @@ class RepeatedCalls:
         self._limit = self._raised = 0
         self._code: CodeType | None = None
         self._thread = 0
+        self._handles: list[RemovableHandle] = []
         self._forget()
 
     def begin(self) -> None:
@@ -121,6 +136,8 @@ class RepeatedCalls:
                 sys.setrecursionlimit(self._limit)
 
     def _forget(self) -> None:
+        while self._handles:
+            self._handles.pop().remove()
         self._calls = self._states = 0
         self._modules: dict[int, _Called] = {}
         self._kinds: Counter[type] = Counter()
@@ -193,27 +210,32 @@ class RepeatedCalls:
     def _is_repeated(self, called: _Called, module: torch.nn.Module, given: Any, result: Any) -> bool:
         differentiated = torch.is_grad_enabled()
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            tensors = _tensors(given)
+            described = _described(given)
             modules, parameters, buffers = _owned(module)
             self._states += len(parameters) + len(buffers)
-            if not all(map(is_plain, (*parameters, *buffers))):
+            if not parameters or not all(map(is_plain, (*parameters, *buffers))):
                 return False
-            # A backward pass frees what it needs, so a second one needs a second call. We recognise a backward pass by
-            # the gradients that it writes.
-            trained = any(parameter.requires_grad for parameter in parameters)
-            unnoticed = differentiated and not trained and any(tensor.requires_grad for tensor in tensors)
-            if not parameters or unnoticed:
-                return False
-            inputs = (differentiated, _described(given), tuple(map(_version, (*parameters, *buffers))))
-            sample = [_sampled(tensor) for tensor in _tensors(result)]
+            inputs = (differentiated, described, tuple(map(_version, (*parameters, *buffers))))
+            results = _tensors(result)
+            sample = list(map(_sampled, results))
             before = called.results.get(inputs)
-            if before is None:
-                called.results[inputs] = sample
+            own = _Result(sample) if before is None or before.is_used else before
+            self._watch(results, own)
+            if own is not before:
+                called.results[inputs] = own
                 if len(called.results) > _MOST_INPUTS:
                     del called.results[next(iter(called.results))]
                 return False
-            same = len(before) == len(sample) and all(map(torch.equal, before, sample))
+            same = len(own.sample) == len(sample) and all(map(torch.equal, own.sample, sample))
             return same and not any(map(_is_changing, modules))
+
+    def _watch(self, results: list[torch.Tensor], own: _Result) -> None:
+        """Let a backward pass through ``results`` mark ``own`` as used. If the program then writes into a view, the
+        backward pass goes through the tensor that owns the memory instead."""
+        bases = [tensor._base for tensor in results if tensor._base is not None]
+        for node in dict.fromkeys(tensor.grad_fn for tensor in (*results, *bases)):
+            if node is not None:
+                self._handles.append(node.register_hook(own.use))
 
     def _repeating(self) -> list[dict[str, Any]]:
         """The outermost modules that repeat calls. Classes with the same name have the same names in the trace."""
@@ -269,7 +291,9 @@ def _tensors(given: Any) -> list[torch.Tensor]:
 
 def _described(given: Any) -> Hashable:
     """The inputs of a call. Equal descriptions mean the same memory, which was not written in between. A weak reference
-    keeps the address of the memory from being used again, but not the memory itself."""
+    keeps the address of the memory from being used again, but not the memory itself. Raise ``_UnknownError`` if a
+    tensor is not plain."""
+    _tensors(given)
     return tuple(_memory(value) if isinstance(value, torch.Tensor) else value for value in _values(given))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perftool.model.vendors import type_of_name
+from perftool.readers.files.archives import ARCHIVE_ENDS, PACKED_ENDS
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
@@ -33,8 +34,8 @@ _MEASUREMENTS = tuple(name + end for name in _PLAIN_MEASUREMENTS for end in _COM
 # Programs that rotate logs number the older ones.
 _PLAIN_LOGS = ("*.log", "*.log.[0-9]", "*.log.[0-9][0-9]")
 _LOGS = tuple(name + end for name in _PLAIN_LOGS for end in _COMPRESSED)
-# Endings of logs and measurements that are not read: other compressions, and copies.
-_UNREAD_ENDS = (".xz", ".bz2", ".lzma", ".lz4", ".br", ".7z", ".zip", ".z", ".bak", ".old", ".orig", "~")
+# Endings of logs and measurements that are not read: other compressions, archives, and copies.
+_UNREAD_ENDS = (*PACKED_ENDS, *ARCHIVE_ENDS, ".bak", ".old", ".orig", "~")
 # Name patterns of files next to a trace: logs, metrics files (also numbered), configuration, flight-recorder dumps,
 # files of Gaudi's profiler, and benchmark results.
 COMPANIONS = (
@@ -67,6 +68,7 @@ _GENERIC = {
     "result", "results", "openai", "vllm", "qps", "infqps", "concurrency", "txt",
     "gz", "zst", "step", "steps", "slurm", "mpi", "banner", "hcl", "info", "debug",
 }  # fmt: skip
+_APPLE_DOUBLE = b"\0\5\x16\7"
 _ANALYZED = "_analyzed_nodes.csv"
 # Kinds of files that only Gaudi's software writes.
 _OF_GAUDI = {"fallback_log", "metrics", "nodes", "graph"}
@@ -202,3 +204,15 @@ def is_kept(file: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and (found.st_size > 0 or not file.is_symlink())
+
+
+def has_mac_attributes(file: Path) -> bool:
+    """Whether ``file`` is an AppleDouble file, which macOS adds to archives and to foreign disks: for each file, one
+    that has its attributes."""
+    if not file.name.startswith("._") or not is_kept(file):
+        return False
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(_APPLE_DOUBLE)) == _APPLE_DOUBLE
+    except OSError:
+        return False
