@@ -83,6 +83,41 @@ optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for _ in range(11):
     model(torch.ones(2, 4)).sum().backward(); optimizer.step()
 """
+# Computes weights, and calls a part of the model to learn the size of its result.
+BUILDS = """
+import torch
+from torch.nn.utils.parametrize import register_parametrization
+class Symmetric(torch.nn.Module):
+    def forward(self, weight): return weight + weight.T
+class Policy(torch.nn.Module):
+    def __init__(this):
+        super().__init__()
+        this.features = torch.nn.Sequential(torch.nn.Linear(4, 4))
+        this.head = torch.nn.Linear(this.features(torch.ones(1, 4)).shape[1], 4)
+        register_parametrization(this.head, "weight", Symmetric())
+    def forward(this, state): return this.head(this.features(state))
+model = Policy()
+model.head.weight
+"""
+# Calls the model before an optimizer exists. Each step then calls it more often than any inspection.
+INSPECTED_OFTEN = """
+import torch
+model = torch.nn.Linear(4, 4)
+for _ in range(2): model(torch.ones(2, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(11):
+    for _ in range(8): loss = model(torch.ones(2, 4)).sum()
+    loss.backward(); optimizer.step()
+"""
+# Calls a part of the model before a loader exists.
+INSPECTED_PART = """
+import torch
+part = torch.nn.Linear(4, 4)
+model = torch.nn.Sequential(part, part)
+part(torch.ones(2, 4))
+for batch in torch.utils.data.DataLoader(torch.ones(22, 4), batch_size=2):
+    model(batch)
+"""
 OWN = """
 import torch
 with torch.profiler.profile() as mine:
@@ -243,8 +278,8 @@ def test_a_process_that_stays_behind_causes_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [GAN, QUANTISED, INSPECTED],
-    ids=["gan", "quantised", "inspected"],
+    [GAN, QUANTISED, INSPECTED, INSPECTED_OFTEN, INSPECTED_PART],
+    ids=["gan", "quantised", "inspected", "inspected often", "inspected part"],
 )
 def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     done = run(tmp_path, source)
@@ -253,6 +288,12 @@ def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     assert "habana_perf_tool: wrote" in done.stderr
     assert ("A step is a call to" in done.stderr) == (source in (FORWARD, QUANTISED))
     assert recorded(tmp_path) == STEPS
+
+
+def test_calls_while_a_model_is_built_are_no_steps(tmp_path: Path) -> None:
+    done = run(tmp_path, BUILDS + "for _ in range(11): model(torch.ones(2, 4))\n")
+
+    assert "A step is a call to Policy" in done.stderr
 
 
 def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from warm_python import warm_python
 from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
 from perftool.integrations.record.plan import Plan
-from perftool.integrations.record.steps import FirstOptimizer, Steps
+from perftool.integrations.record.steps import First, Steps
 from perftool.output_file import whole_file
 
 # Runs ``handler`` when the program's own profiler has recorded a step. The profiler is watched, as under ``record``.
@@ -392,12 +392,12 @@ sys.exit(0 if used == {threading.get_ident()} else 3)
 def test_the_first_optimizer_is_noticed_once_and_the_class_is_as_before() -> None:
     made: list[str] = []
     before = Optimizer.__init__
-    FirstOptimizer(lambda: made.append("first"))
+    First(Optimizer, lambda: made.append("first"))
     assert inspect.signature(Optimizer.__init__) == inspect.signature(before)
     for _ in range(2):
         torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1)
     assert (made, Optimizer.__init__) == (["first"], before)
-    FirstOptimizer(lambda: made.append("second")).remove()
+    First(Optimizer, lambda: made.append("second")).remove()
     assert Optimizer.__init__ is before
 
 

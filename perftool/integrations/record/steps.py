@@ -1,7 +1,8 @@
 """Detects the steps of the user's program. A step ends after ``optimizer.step()``. If there is no optimizer,
 each batch fetched from a data loader starts a step once a module was called. If there is no loader either, each call
-of the module that ran first starts a step. Modules that prepare samples do not count. If an optimizer steps after at
-most two such calls, the calls only inspected the module, and the optimizer's steps count.
+of the module that ran first starts a step. Modules that prepare samples or weights do not count, and neither do calls
+while a model is being built. If an optimizer steps after at most two such calls, the calls only inspected the module,
+and the optimizer's steps count.
 
 If only other processes of the program have an optimizer, this process helps them, as an actor of reinforcement
 learning does. Its batches and calls are then no steps.
@@ -36,10 +37,12 @@ _PATIENCE = 50
 # If a program calls a module at most this often before its optimizer first steps, the calls only inspect the module
 # (its size, its operations, its lazy layers).
 _INSPECTIONS = 2
-# Modules that are called before the model itself: they prepare samples, or observe weights while a model is quantised.
+# Modules that are called before the model itself: they prepare samples, compute weights, or observe them while a model
+# is quantised.
 _NO_MODELS = (
     "torchvision.transforms.",
     "torchaudio.transforms.",
+    "torch.nn.utils.parametrize.",
     "torch.ao.quantization.observer.",
     "torch.ao.quantization.fake_quantize.",
 )
@@ -78,8 +81,7 @@ class Steps:
         if source in ("auto", "loader"):
             self._watch_loaders()
         if source in ("auto", "forward"):
-            self._first_call = GlobalHook(self._called)
-            self._handles.append(self._first_call)
+            self._watch_calls()
 
     @property
     def batches(self) -> int:
@@ -91,10 +93,16 @@ class Steps:
         """Whether an optimizer ends the steps, or steps inside the backward pass."""
         return self._source == "optimizer" or self.in_backward
 
-    def wait_for_optimizer(self) -> None:
-        """Stop counting calls to a module. While only other processes train, count no batches either."""
+    def start_over(self) -> None:
+        """Forget which module was called, and decide again what a step is."""
         self._calls, self._source, self.called = 0, "auto", None
         self._keep(self._handles[:1])
+        if self._fetch is None:
+            self._watch_loaders()
+        # PyTorch would compile again because of a new global hook.
+        if not has_seen_compile():
+            self._model_ran = False
+            self._watch_calls()
 
     def close(self) -> None:
         """Remove every hook."""
@@ -176,10 +184,14 @@ class Steps:
     def _has_no_optimizer(self) -> bool:
         return not self._only_others_train() and (self._fetches > _PATIENCE or not _any_of(Optimizer))
 
+    def _watch_calls(self) -> None:
+        self._first_call = GlobalHook(self._called)
+        self._handles.append(self._first_call)
+
     @uncompiled
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call to a model that PyTorch does not compile or trace. This removes the global hook."""
-        if f"{type(module).__module__}.".startswith(_NO_MODELS) or get_ident() in self._fetching:
+        if get_ident() in self._fetching or _is_no_model(module) or _is_preparing(sys._getframe()):
             return
         self._first_call.remove()
         self._model_ran, self._fetches = True, 0
@@ -197,6 +209,23 @@ class Steps:
         """End a step, and count the call: if an optimizer steps after a few calls, they only inspected the module."""
         self._calls += 1
         self._ended()
+
+
+def _is_no_model(module: torch.nn.Module) -> bool:
+    return f"{type(module).__module__}.".startswith(_NO_MODELS)
+
+
+def _is_preparing(frame: FrameType | None) -> bool:
+    """Whether ``frame`` runs inside the constructor of a module, which may call a part of it to learn the shape of its
+    result, or inside the call of a module that is no model."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in ("__init__", "forward") and code.co_argcount:
+            owner = frame.f_locals.get(code.co_varnames[0])
+            if issubclass(type(owner), torch.nn.Module) and (code.co_name == "__init__" or _is_no_model(owner)):
+                return True
+        frame = frame.f_back
+    return False
 
 
 class GlobalHook:
@@ -243,27 +272,27 @@ def _compilations(kind: str) -> Mapping[str, int]:
     return dynamo.counters.get(kind, {}) if dynamo is not None else {}
 
 
-class FirstOptimizer:
-    """Calls ``made`` when the program creates its first optimizer."""
+class First:
+    """Calls ``made`` when the program creates its first object of ``kind``."""
 
-    def __init__(self, made: Callable[[], None]) -> None:
-        original, made = Optimizer.__init__, uncompiled(made)
+    def __init__(self, kind: Any, made: Callable[[], None]) -> None:
+        original, made = kind.__init__, uncompiled(made)
 
         @skipped
         @wraps(original)
-        def create(optimizer: Optimizer, *args: Any, **named: Any) -> None:
-            original(optimizer, *args, **named)
-            if Optimizer.__init__ is create:
+        def create(new: Any, *args: Any, **named: Any) -> None:
+            original(new, *args, **named)
+            if kind.__init__ is create:
                 self.remove()
                 made()
 
-        self._original, self._create = original, create
-        Optimizer.__init__ = create  # type: ignore[assignment, method-assign]
+        self._kind, self._original, self._create = kind, original, create
+        kind.__init__ = create
 
     @uncompiled
     def remove(self) -> None:
-        if Optimizer.__init__ is self._create:
-            Optimizer.__init__ = self._original  # type: ignore[method-assign]
+        if self._kind.__init__ is self._create:
+            self._kind.__init__ = self._original
 
 
 class _StepHook:
