@@ -191,7 +191,7 @@ class Steps:
     @uncompiled
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call to a model that PyTorch does not compile or trace. This removes the global hook."""
-        if get_ident() in self._fetching or _is_no_model(module) or _is_preparing(sys._getframe()):
+        if get_ident() in self._fetching or _is_no_model(type(module)) or _is_preparing(sys._getframe()):
             return
         self._first_call.remove()
         self._model_ran, self._fetches = True, 0
@@ -211,8 +211,8 @@ class Steps:
         self._ended()
 
 
-def _is_no_model(module: torch.nn.Module) -> bool:
-    return f"{type(module).__module__}.".startswith(_NO_MODELS)
+def _is_no_model(kind: type) -> bool:
+    return f"{kind.__module__}.".startswith(_NO_MODELS)
 
 
 def _is_preparing(frame: FrameType | None) -> bool:
@@ -221,8 +221,8 @@ def _is_preparing(frame: FrameType | None) -> bool:
     while frame is not None:
         code = frame.f_code
         if code.co_name in ("__init__", "forward") and code.co_argcount:
-            owner = frame.f_locals.get(code.co_varnames[0])
-            if issubclass(type(owner), torch.nn.Module) and (code.co_name == "__init__" or _is_no_model(owner)):
+            kind = type(frame.f_locals.get(code.co_varnames[0]))
+            if issubclass(kind, torch.nn.Module) and (code.co_name == "__init__" or _is_no_model(kind)):
                 return True
         frame = frame.f_back
     return False
