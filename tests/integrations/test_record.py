@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import gzip
 import json
 import os
@@ -19,8 +20,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
 from recorded_script import run
 from stores import steps_in
+from torch.utils.data import DataLoader
 from warm_python import warm_python
 
 from perftool.commands import record
@@ -34,6 +37,7 @@ from perftool.integrations.activities import ProfilerAction
 from perftool.integrations.machine import Watch
 from perftool.integrations.record import plan as plan_module
 from perftool.integrations.record.plan import VARIABLE, Note, Plan, plan_here
+from perftool.integrations.record.steps import Steps
 from perftool.model.choices import Color
 from perftool.readers.discover import find_inputs
 from perftool.reporters.lint.sarif import render_sarif
@@ -601,7 +605,22 @@ def test_the_recording_of_a_loader_has_no_search_for_optimizers(tmp_path: Path) 
 
     [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
     names = [event.get("name") or "" for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]]
-    assert not [name for name in names if "_any_of" in name or ("steps.py" in name and "genexpr" in name)]
+    assert not [name for name in names if "_first_of" in name or ("steps.py" in name and "genexpr" in name)]
+
+
+def test_an_optimizer_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search visits all objects of the program, and gradients may be accumulated over many batches."""
+    searched: list[None] = []
+    monkeypatch.setattr(gc, "get_objects", lambda get=gc.get_objects: searched.append(None) or get())
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    steps = Steps("auto", lambda: None)
+    try:
+        for batch in DataLoader(torch.ones(40, 4), batch_size=2):
+            model(batch)
+    finally:
+        steps.close()
+    assert (len(searched), steps.batches, len(optimizer.param_groups)) == (1, 20, 1)
 
 
 def test_without_pytorch_nothing_is_recorded_and_record_says_so(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import wraps
-from itertools import repeat
+from itertools import compress, repeat
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -63,6 +63,8 @@ class Steps:
         self._ended = ended
         self._only_others_train = only_others_train
         self._leader: weakref.ref[Any] | None = None
+        # An optimizer that was found among all objects of the program.
+        self._found: weakref.ref[Any] | None = None
         self._followers: set[int] = set()
         self._fetches = 0
         # The threads that are fetching a batch. Modules that they call prepare samples.
@@ -175,14 +177,20 @@ class Steps:
     @uncompiled
     def _fetched(self) -> None:
         self._fetches += 1
-        # The search for optimizers visits all objects of the program, so it ends once the steps are known.
         if self._source == "auto" and (self.in_backward or (self._model_ran and self._has_no_optimizer())):
             self._settle("loader")
         if self._source == "loader":
             self._ended()
 
     def _has_no_optimizer(self) -> bool:
-        return not self._only_others_train() and (self._fetches > _PATIENCE or not _any_of(Optimizer))
+        return not self._only_others_train() and (self._fetches > _PATIENCE or not self._has_optimizer())
+
+    def _has_optimizer(self) -> bool:
+        """Whether an optimizer exists. Search only if the one that was found is gone: a search visits all objects."""
+        if self._found is None or self._found() is None:
+            optimizer = _first_of(Optimizer)
+            self._found = None if optimizer is None else weakref.ref(optimizer)
+        return self._found is not None
 
     def _watch_calls(self) -> None:
         self._first_call = GlobalHook(self._called)
@@ -196,7 +204,10 @@ class Steps:
         self._first_call.remove()
         self._model_ran, self._fetches = True, 0
         if self._source == "auto":
-            if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter) or self._only_others_train():
+            if self._has_optimizer() or self._only_others_train():
+                return
+            # An iterator may be empty, or fail when it is asked for its length.
+            if _first_of(dataloader._BaseDataLoaderIter) is not None:
                 return
             self._settle("forward")
         self.called = type(module).__name__
@@ -409,9 +420,10 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _any_of(kind: type) -> bool:
-    """Whether an object of ``kind`` exists.
+def _first_of(kind: type) -> Any:
+    """An object of ``kind``, or None if none exists.
 
     There may be a million objects. A loop in Python would be slow, and the profiler would record each of its calls.
     """
-    return any(map(issubclass, map(type, gc.get_objects()), repeat(kind)))
+    objects = gc.get_objects()
+    return next(compress(objects, map(issubclass, map(type, objects), repeat(kind))), None)
