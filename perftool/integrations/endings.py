@@ -5,7 +5,6 @@ save the recording, and then let the program end.
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import ctypes
 import os
@@ -22,6 +21,7 @@ import torch
 
 from perftool.integrations.compiler import uncompiled
 from perftool.integrations.descriptors import Descriptor
+from perftool.integrations.own_threads import start_thread
 
 # Signals that end a program by default. SIGINT is not listed, because Python handles it by leaving ``with`` blocks and
 # running ``atexit``.
@@ -292,8 +292,7 @@ class _Watchman:
         if previous != -1:
             # Other code, such as asyncio, already uses the wakeup descriptor.
             signal.set_wakeup_fd(previous)
-        # ``threading`` would list this thread, and a program that joins all threads would wait for it.
-        _thread.start_new_thread(self._watch, ())
+        start_thread(self._watch)
 
     def close(self) -> None:
         self._numbers.clear()

@@ -450,6 +450,27 @@ def test_a_program_finds_only_its_own_threads() -> None:
         watched.release()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the signals that a thread blocks")
+def test_threads_of_the_recording_receive_no_signals(tmp_path: Path) -> None:
+    """Otherwise, a program with one thread could not hold signals while it saves a checkpoint."""
+    code = """
+import os, signal, torch
+from contextlib import suppress
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+blocking = []
+for _ in range(11):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+    for thread in set(os.listdir("/proc/self/task")) - {str(os.getpid())}:
+        with suppress(OSError):
+            [mask] = [line.split()[1] for line in open(f"/proc/self/task/{thread}/status") if line.startswith("SigBlk")]
+            blocking.append(bool(int(mask, 16) >> signal.SIGTERM - 1 & 1))
+print(len(blocking) > 0 and all(blocking))
+"""
+    assert run(tmp_path, code).stdout == "True\n"
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs POSIX signals")
 def test_an_ignored_sigchld_keeps_the_exit_code_and_stays_ignored_in_the_program() -> None:
     code = """

@@ -26,6 +26,7 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.modes import unseen_by_modes
+from perftool.integrations.own_threads import signals_blocked
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.leaving import Leaving
@@ -174,10 +175,12 @@ class Recorder:
         with self._guarded():
             if recorded == 1:
                 self._plan.note(Note("recording", self._estimate()))
-            if self._profiler is None:
-                self._start()
-            else:
+            if recorded > 0 and self._profiler is not None:
                 self._profiler.step()
+            else:
+                # PyTorch's threads start before the recording, and remain afterwards.
+                with signals_blocked():
+                    self._start() if self._profiler is None else self._profiler.step()
         # The hooks slow down the last warm-up step, whose times are not used. Without stacks, the trace has no modules.
         if recorded == -1 and self._plan.warmup and self._plan.stacks and not self._over:
             self._repeated_calls.begin()
