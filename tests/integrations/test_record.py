@@ -499,6 +499,18 @@ def test_a_program_keeps_its_own_profiler(tmp_path: Path) -> None:
     assert recorded(tmp_path)
 
 
+@pytest.mark.skipif(not hasattr(torch.autograd, "profiler_legacy"), reason="PyTorch announces its removal")
+def test_a_program_can_use_the_legacy_profiler(tmp_path: Path) -> None:
+    body = """
+    if number == 5:
+        with torch.autograd.profiler_legacy.profile() as mine: torch.ones(1)
+        print(len(mine.function_events) > 0)"""
+    done = run(tmp_path, TRAIN.format(body=body))
+
+    assert (done.returncode, done.stdout) == (0, "True\nover\n")
+    assert "the program uses torch.profiler itself" in done.stderr
+
+
 @pytest.mark.parametrize("moves", [True, False])
 def test_a_trace_that_the_program_writes_counts_wherever_it_is(tmp_path: Path, moves: bool) -> None:
     writes = "mine.export_chrome_trace(path='own.json')\n" + "import os; os.rename('own.json', 'kept.json')\n" * moves

@@ -14,6 +14,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.autograd import profiler as autograd_profiler
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import dataloader, get_worker_info
@@ -372,7 +373,11 @@ class Recorder:
 
     def _stop_for_other_profilers(self) -> None:
         """Stop recording if the program creates its own profiler, because PyTorch runs only one at a time."""
-        for kind in (autograd_profiler.profile, autograd_profiler.emit_itt, autograd_profiler.emit_nvtx):
+        kinds = [autograd_profiler.profile, autograd_profiler.emit_itt, autograd_profiler.emit_nvtx]
+        # PyTorch announces that a later version will not have this one.
+        if legacy := getattr(torch.autograd, "profiler_legacy", None):
+            kinds.append(legacy.profile)
+        for kind in kinds:
             self._stop_for(kind)
 
     def _stop_for(self, kind: Any) -> None:
