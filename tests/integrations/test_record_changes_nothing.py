@@ -6,6 +6,7 @@ import copy
 import gzip
 import inspect
 import io
+import json
 import multiprocessing
 import os
 import pickle
@@ -29,6 +30,7 @@ from torch.jit import script
 from torch.nn.modules.module import _global_forward_pre_hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 from torch.utils.data import dataloader
 from torch.utils.flop_counter import FlopCounterMode
 from warm_python import warm_python
@@ -534,6 +536,23 @@ def test_the_modes_of_the_program_see_no_work_of_ours() -> None:
         found = Watch(None).facts()
     assert "peaks" in found or torch.accelerator.is_available()
     assert (counter.get_total_flops(), seen) == (0, [])
+
+
+def test_the_execution_trace_of_the_program_has_no_work_of_ours(tmp_path: Path) -> None:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        torch.ones(300, 300) @ torch.ones(300, 300)
+    recorded.export_chrome_trace(str(tmp_path / "trace.json"))
+    observer = ExecutionTraceObserver().register_callback(str(tmp_path / "execution.json"))
+    observer.start()
+    torch.ones(1)
+    found = Watch(None).facts(tmp_path / "trace.json")
+    torch.zeros(1)
+    observer.stop()
+    observer.unregister_callback()
+    assert found["ops"] or torch.accelerator.is_available()
+    nodes = {node["name"] for node in json.loads((tmp_path / "execution.json").read_text())["nodes"]}
+    assert nodes >= {"aten::ones", "aten::zeros"}
+    assert not nodes & {"aten::mm", "aten::full"}
 
 
 def own_profiler(folder: Path, *handler: str) -> subprocess.CompletedProcess[str]:
