@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import gc
 import gzip
@@ -981,6 +982,15 @@ def test_a_sitecustomize_of_the_system_still_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
 
     assert done.stdout == "ran False 1\n"
+
+
+def test_any_version_of_python_can_read_the_hook() -> None:
+    """The program may start an old Python, whose output should stay the same."""
+    nodes = list(ast.walk(ast.parse((plan_module._HOOK / "sitecustomize.py").read_text(encoding="ascii"))))
+    assert not [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AnnAssign | ast.JoinedStr)]
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert imported == {"os", "sys", "perftool_hook", "sitecustomize"}
+    assert not [node for node in nodes if isinstance(node, ast.ImportFrom)]
 
 
 def test_a_plan_survives_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
