@@ -259,7 +259,7 @@ class _HeldSignals:
             if signal.getsignal(number) == self._arrive:
                 signal.signal(number, handler)
                 # Python forgets the flags of ``signal.siginterrupt``.
-                with suppress(OSError, TypeError, AttributeError):
+                with suppress(Exception):
                     ctypes.CDLL(None).sigaction(ctypes.c_int(number), self._actions[number], None)
         while self._arrived:
             number = self._arrived.pop(0)
@@ -345,10 +345,11 @@ def _native_handler(number: int) -> int:
 
 
 def _native_action(number: int) -> Any:
-    """Return the system's settings for a signal. They begin with the address of the handler."""
+    """Return the system's settings for a signal. They begin with the address of the handler, and are empty if this
+    system cannot report them, or if an audit hook of the program forbids native calls."""
     # The structure that sigaction fills in is smaller than this.
     action = (ctypes.c_void_p * 64)()
-    with suppress(OSError, TypeError, AttributeError):
+    with suppress(Exception):
         ctypes.CDLL(None).sigaction(ctypes.c_int(number), None, action)
     return action
 
@@ -378,7 +379,7 @@ def _forked() -> None:
         endings._lock = threading.RLock()
         endings._working = [thread for thread in endings._working if thread == threading.get_ident()]
         endings.release()
-    with suppress(OSError, AttributeError):
+    with suppress(Exception):
         libc = ctypes.CDLL(None)
         # These are registered last, so they run first: they flush C's buffers and skip all destructors.
         libc.on_exit(libc._exit, None)

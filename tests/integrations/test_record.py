@@ -512,6 +512,20 @@ def test_a_program_can_use_the_legacy_profiler(tmp_path: Path) -> None:
     assert "the program uses torch.profiler itself" in done.stderr
 
 
+def test_a_program_may_forbid_native_calls(tmp_path: Path) -> None:
+    forbids = """
+import signal, sys
+def forbid(event, arguments):
+    if event.startswith("ctypes.") or event == "gc.get_objects": raise RuntimeError(event)
+signal.signal(signal.SIGTERM, lambda *_: None)
+sys.addaudithook(forbid)
+"""
+    done = run(tmp_path, TRAIN.format(body="").replace("\n", "\nimport torch" + forbids, 1))
+
+    assert (done.returncode, done.stdout) == (0, "over\n")
+    assert recorded(tmp_path) == STEPS
+
+
 @pytest.mark.parametrize("moves", [True, False])
 def test_a_trace_that_the_program_writes_counts_wherever_it_is(tmp_path: Path, moves: bool) -> None:
     writes = "mine.export_chrome_trace(path='own.json')\n" + "import os; os.rename('own.json', 'kept.json')\n" * moves
