@@ -19,7 +19,7 @@ OTHERWISE = {
     "engine/rule_tests/check_pack.py": "a temporary folder",
     "integrations/saving.py": "the place that output_file gives",
     "integrations/server/recording.py": "new files in a new folder, where links must not be followed",
-    "integrations/record/hook/sitecustomize.py": "a temporary folder, where the package cannot be imported",
+    "integrations/record/hook/perftool_hook.py": "a temporary folder, where the package cannot be imported",
     "integrations/record/plan.py": "a temporary folder",
     "output_file.py": "here it is",
     "readers/identity.py": "a temporary folder",

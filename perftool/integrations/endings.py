@@ -5,7 +5,6 @@ save the recording, and then let the program end.
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import ctypes
 import os
@@ -22,6 +21,7 @@ import torch
 
 from perftool.integrations.compiler import uncompiled
 from perftool.integrations.descriptors import Descriptor
+from perftool.integrations.own_threads import start_thread
 
 # Signals that end a program by default. SIGINT is not listed, because Python handles it by leaving ``with`` blocks and
 # running ``atexit``.
@@ -259,7 +259,7 @@ class _HeldSignals:
             if signal.getsignal(number) == self._arrive:
                 signal.signal(number, handler)
                 # Python forgets the flags of ``signal.siginterrupt``.
-                with suppress(OSError, TypeError, AttributeError):
+                with suppress(Exception):
                     ctypes.CDLL(None).sigaction(ctypes.c_int(number), self._actions[number], None)
         while self._arrived:
             number = self._arrived.pop(0)
@@ -292,8 +292,7 @@ class _Watchman:
         if previous != -1:
             # Other code, such as asyncio, already uses the wakeup descriptor.
             signal.set_wakeup_fd(previous)
-        # ``threading`` would list this thread, and a program that joins all threads would wait for it.
-        _thread.start_new_thread(self._watch, ())
+        start_thread(self._watch)
 
     def close(self) -> None:
         self._numbers.clear()
@@ -346,10 +345,11 @@ def _native_handler(number: int) -> int:
 
 
 def _native_action(number: int) -> Any:
-    """Return the system's settings for a signal. They begin with the address of the handler."""
+    """Return the system's settings for a signal. They begin with the address of the handler, and are empty if this
+    system cannot report them, or if an audit hook of the program forbids native calls."""
     # The structure that sigaction fills in is smaller than this.
     action = (ctypes.c_void_p * 64)()
-    with suppress(OSError, TypeError, AttributeError):
+    with suppress(Exception):
         ctypes.CDLL(None).sigaction(ctypes.c_int(number), None, action)
     return action
 
@@ -379,7 +379,7 @@ def _forked() -> None:
         endings._lock = threading.RLock()
         endings._working = [thread for thread in endings._working if thread == threading.get_ident()]
         endings.release()
-    with suppress(OSError, AttributeError):
+    with suppress(Exception):
         libc = ctypes.CDLL(None)
         # These are registered last, so they run first: they flush C's buffers and skip all destructors.
         libc.on_exit(libc._exit, None)

@@ -23,6 +23,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from perftool.integrations.activities import ProfilerAction
 from perftool.integrations.op_speeds import op_speeds
+from perftool.integrations.own_threads import start_thread
 from perftool.integrations.peaks import Peaks, measured_peaks
 from perftool.model.processors import cores_allowed, cores_quota, instruction_sets, processor_name
 from perftool.model.usage import page_bytes, page_faults, resident_bytes, system_ns
@@ -230,7 +231,7 @@ def _measured(trace: Path | None, is_urgent: Callable[[], bool]) -> tuple[Peaks,
             ended.release()
 
     ended.acquire()
-    _thread.start_new_thread(measure, ())
+    start_thread(measure)
     try:
         ended.acquire()
         _wait_for_exits()

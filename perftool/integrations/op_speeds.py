@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from perftool.integrations.modes import unseen_by_modes
+from perftool.integrations.modes import unrecorded, unseen_by_modes
 from perftool.integrations.peaks import least_time
 from perftool.integrations.saving import event_pieces
 from perftool.model.machine_memory import free_memory_mb
@@ -171,7 +171,7 @@ def op_speeds(trace: Path, *, bf16: bool, is_over: Callable[[], bool] = lambda: 
     def has_time(expected_s: float) -> bool:
         return time.monotonic() + expected_s < until and not is_over()
 
-    with torch.inference_mode(), unseen_by_modes():
+    with torch.inference_mode(), unseen_by_modes(), unrecorded():
         for op in _longest(trace):
             if times := _times(op, bf16, has_time):
                 found.setdefault(f"{op.name} {op.dims}", _Repeated(op)).add(op, times)

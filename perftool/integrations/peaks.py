@@ -14,7 +14,7 @@ from itertools import cycle
 
 import torch
 
-from perftool.integrations.modes import unseen_by_modes
+from perftool.integrations.modes import unrecorded, unseen_by_modes
 
 # The size of the copied buffer, in bytes: larger than the caches of most machines. Two buffers are allocated.
 _COPIED_BYTES = 64 << 20
@@ -47,7 +47,7 @@ class Peaks:
 def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
     """Measure the best rates on ``device``, within ``seconds`` per kind of work. A CPU uses PyTorch's threads."""
     dtypes = _DTYPES if device == "cpu" else _DTYPES | _MORE_DTYPES
-    with torch.inference_mode(), unseen_by_modes():
+    with torch.inference_mode(), unseen_by_modes(), unrecorded():
         rates = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
         return Peaks({name: rate for name, rate in rates.items() if rate}, _bandwidth(seconds, device))
 

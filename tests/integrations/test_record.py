@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+import gc
 import gzip
 import json
 import os
@@ -19,8 +21,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
 from recorded_script import run
 from stores import steps_in
+from torch.utils.data import DataLoader
 from warm_python import warm_python
 
 from perftool.commands import record
@@ -34,6 +38,7 @@ from perftool.integrations.activities import ProfilerAction
 from perftool.integrations.machine import Watch
 from perftool.integrations.record import plan as plan_module
 from perftool.integrations.record.plan import VARIABLE, Note, Plan, plan_here
+from perftool.integrations.record.steps import Steps
 from perftool.model.choices import Color
 from perftool.readers.discover import find_inputs
 from perftool.reporters.lint.sarif import render_sarif
@@ -82,6 +87,41 @@ copy.deepcopy(model)(torch.ones(2, 4))
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for _ in range(11):
     model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+"""
+# Computes weights, and calls a part of the model to learn the size of its result.
+BUILDS = """
+import torch
+from torch.nn.utils.parametrize import register_parametrization
+class Symmetric(torch.nn.Module):
+    def forward(self, weight): return weight + weight.T
+class Policy(torch.nn.Module):
+    def __init__(this):
+        super().__init__()
+        this.features = torch.nn.Sequential(torch.nn.Linear(4, 4))
+        this.head = torch.nn.Linear(this.features(torch.ones(1, 4)).shape[1], 4)
+        register_parametrization(this.head, "weight", Symmetric())
+    def forward(this, state): return this.head(this.features(state))
+model = Policy()
+model.head.weight
+"""
+# Calls the model before an optimizer exists. Each step then calls it more often than any inspection.
+INSPECTED_OFTEN = """
+import torch
+model = torch.nn.Linear(4, 4)
+for _ in range(2): model(torch.ones(2, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(11):
+    for _ in range(8): loss = model(torch.ones(2, 4)).sum()
+    loss.backward(); optimizer.step()
+"""
+# Calls a part of the model before a loader exists.
+INSPECTED_PART = """
+import torch
+part = torch.nn.Linear(4, 4)
+model = torch.nn.Sequential(part, part)
+part(torch.ones(2, 4))
+for batch in torch.utils.data.DataLoader(torch.ones(22, 4), batch_size=2):
+    model(batch)
 """
 OWN = """
 import torch
@@ -243,8 +283,8 @@ def test_a_process_that_stays_behind_causes_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [GAN, QUANTISED, INSPECTED],
-    ids=["gan", "quantised", "inspected"],
+    [GAN, QUANTISED, INSPECTED, INSPECTED_OFTEN, INSPECTED_PART],
+    ids=["gan", "quantised", "inspected", "inspected often", "inspected part"],
 )
 def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     done = run(tmp_path, source)
@@ -253,6 +293,12 @@ def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     assert "habana_perf_tool: wrote" in done.stderr
     assert ("A step is a call to" in done.stderr) == (source in (FORWARD, QUANTISED))
     assert recorded(tmp_path) == STEPS
+
+
+def test_calls_while_a_model_is_built_are_no_steps(tmp_path: Path) -> None:
+    done = run(tmp_path, BUILDS + "for _ in range(11): model(torch.ones(2, 4))\n")
+
+    assert "A step is a call to Policy" in done.stderr
 
 
 def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> None:
@@ -454,6 +500,32 @@ def test_a_program_keeps_its_own_profiler(tmp_path: Path) -> None:
     assert recorded(tmp_path)
 
 
+@pytest.mark.skipif(not hasattr(torch.autograd, "profiler_legacy"), reason="PyTorch announces its removal")
+def test_a_program_can_use_the_legacy_profiler(tmp_path: Path) -> None:
+    body = """
+    if number == 5:
+        with torch.autograd.profiler_legacy.profile() as mine: torch.ones(1)
+        print(len(mine.function_events) > 0)"""
+    done = run(tmp_path, TRAIN.format(body=body))
+
+    assert (done.returncode, done.stdout) == (0, "True\nover\n")
+    assert "the program uses torch.profiler itself" in done.stderr
+
+
+def test_a_program_may_forbid_native_calls(tmp_path: Path) -> None:
+    forbids = """
+import signal, sys
+def forbid(event, arguments):
+    if event.startswith("ctypes.") or event == "gc.get_objects": raise RuntimeError(event)
+signal.signal(signal.SIGTERM, lambda *_: None)
+sys.addaudithook(forbid)
+"""
+    done = run(tmp_path, TRAIN.format(body="").replace("\n", "\nimport torch" + forbids, 1))
+
+    assert (done.returncode, done.stdout) == (0, "over\n")
+    assert recorded(tmp_path) == STEPS
+
+
 @pytest.mark.parametrize("moves", [True, False])
 def test_a_trace_that_the_program_writes_counts_wherever_it_is(tmp_path: Path, moves: bool) -> None:
     writes = "mine.export_chrome_trace(path='own.json')\n" + "import os; os.rename('own.json', 'kept.json')\n" * moves
@@ -560,7 +632,22 @@ def test_the_recording_of_a_loader_has_no_search_for_optimizers(tmp_path: Path) 
 
     [trace] = (tmp_path / "perftool_record").glob("*/*.pt.trace.json.gz")
     names = [event.get("name") or "" for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]]
-    assert not [name for name in names if "_any_of" in name or ("steps.py" in name and "genexpr" in name)]
+    assert not [name for name in names if "_first_of" in name or ("steps.py" in name and "genexpr" in name)]
+
+
+def test_an_optimizer_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search visits all objects of the program, and gradients may be accumulated over many batches."""
+    searched: list[None] = []
+    monkeypatch.setattr(gc, "get_objects", lambda get=gc.get_objects: searched.append(None) or get())
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    steps = Steps("auto", lambda: None)
+    try:
+        for batch in DataLoader(torch.ones(40, 4), batch_size=2):
+            model(batch)
+    finally:
+        steps.close()
+    assert (len(searched), steps.batches, len(optimizer.param_groups)) == (1, 20, 1)
 
 
 def test_without_pytorch_nothing_is_recorded_and_record_says_so(tmp_path: Path) -> None:
@@ -909,6 +996,15 @@ def test_a_sitecustomize_of_the_system_still_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
 
     assert done.stdout == "ran False 1\n"
+
+
+def test_any_version_of_python_can_read_the_hook() -> None:
+    """The program may start an old Python, whose output should stay the same."""
+    nodes = list(ast.walk(ast.parse((plan_module._HOOK / "sitecustomize.py").read_text(encoding="ascii"))))
+    assert not [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AnnAssign | ast.JoinedStr)]
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert imported == {"os", "sys", "perftool_hook", "sitecustomize"}
+    assert not [node for node in nodes if isinstance(node, ast.ImportFrom)]
 
 
 def test_a_plan_survives_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

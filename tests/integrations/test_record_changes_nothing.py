@@ -6,6 +6,7 @@ import copy
 import gzip
 import inspect
 import io
+import json
 import multiprocessing
 import os
 import pickle
@@ -29,6 +30,7 @@ from torch.jit import script
 from torch.nn.modules.module import _global_forward_pre_hooks
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 from torch.utils.data import dataloader
 from torch.utils.flop_counter import FlopCounterMode
 from warm_python import warm_python
@@ -36,7 +38,7 @@ from warm_python import warm_python
 from perftool.integrations.endings import Endings
 from perftool.integrations.machine import Watch
 from perftool.integrations.record.plan import Plan
-from perftool.integrations.record.steps import FirstOptimizer, Steps
+from perftool.integrations.record.steps import First, Steps
 from perftool.output_file import whole_file
 
 # Runs ``handler`` when the program's own profiler has recorded a step. The profiler is watched, as under ``record``.
@@ -392,12 +394,12 @@ sys.exit(0 if used == {threading.get_ident()} else 3)
 def test_the_first_optimizer_is_noticed_once_and_the_class_is_as_before() -> None:
     made: list[str] = []
     before = Optimizer.__init__
-    FirstOptimizer(lambda: made.append("first"))
+    First(Optimizer, lambda: made.append("first"))
     assert inspect.signature(Optimizer.__init__) == inspect.signature(before)
     for _ in range(2):
         torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1)
     assert (made, Optimizer.__init__) == (["first"], before)
-    FirstOptimizer(lambda: made.append("second")).remove()
+    First(Optimizer, lambda: made.append("second")).remove()
     assert Optimizer.__init__ is before
 
 
@@ -448,6 +450,27 @@ def test_a_program_finds_only_its_own_threads() -> None:
         assert threading.enumerate() == before
     finally:
         watched.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the signals that a thread blocks")
+def test_threads_of_the_recording_receive_no_signals(tmp_path: Path) -> None:
+    """Otherwise, a program with one thread could not hold signals while it saves a checkpoint."""
+    code = """
+import os, signal, torch
+from contextlib import suppress
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+blocking = []
+for _ in range(11):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+    for thread in set(os.listdir("/proc/self/task")) - {str(os.getpid())}:
+        with suppress(OSError):
+            [mask] = [line.split()[1] for line in open(f"/proc/self/task/{thread}/status") if line.startswith("SigBlk")]
+            blocking.append(bool(int(mask, 16) >> signal.SIGTERM - 1 & 1))
+print(len(blocking) > 0 and all(blocking))
+"""
+    assert run(tmp_path, code).stdout == "True\n"
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs POSIX signals")
@@ -513,6 +536,23 @@ def test_the_modes_of_the_program_see_no_work_of_ours() -> None:
         found = Watch(None).facts()
     assert "peaks" in found or torch.accelerator.is_available()
     assert (counter.get_total_flops(), seen) == (0, [])
+
+
+def test_the_execution_trace_of_the_program_has_no_work_of_ours(tmp_path: Path) -> None:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        torch.ones(300, 300) @ torch.ones(300, 300)
+    recorded.export_chrome_trace(str(tmp_path / "trace.json"))
+    observer = ExecutionTraceObserver().register_callback(str(tmp_path / "execution.json"))
+    observer.start()
+    torch.ones(1)
+    found = Watch(None).facts(tmp_path / "trace.json")
+    torch.zeros(1)
+    observer.stop()
+    observer.unregister_callback()
+    assert found["ops"] or torch.accelerator.is_available()
+    nodes = {node["name"] for node in json.loads((tmp_path / "execution.json").read_text())["nodes"]}
+    assert nodes >= {"aten::ones", "aten::zeros"}
+    assert not nodes & {"aten::mm", "aten::full"}
 
 
 def own_profiler(folder: Path, *handler: str) -> subprocess.CompletedProcess[str]:

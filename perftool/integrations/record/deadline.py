@@ -4,13 +4,13 @@ memory that those calls occupy."""
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 import os
 import time
 from collections.abc import Callable
 
 from perftool.integrations.compiler import uncompiled
+from perftool.integrations.own_threads import start_thread
 from perftool.integrations.record.leaving import exit_at_next_instruction
 from perftool.model.machine_memory import free_memory_mb
 from perftool.model.usage import resident_bytes
@@ -48,8 +48,7 @@ class Deadline:
         self._signals: list[int] = []
         self._leaves = False
         self._callback = _CALLBACK(self._called)
-        # ``threading`` would list this thread, and a program that joins all threads would wait for it.
-        _thread.start_new_thread(self._watch, ())
+        start_thread(self._watch)
 
     def postpone(self, seconds: float) -> None:
         """Move the deadline to ``seconds`` from now."""

@@ -4,7 +4,6 @@ which it is raised, so the main thread must raise it.
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 import multiprocessing
 import os
@@ -16,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
+
+from perftool.integrations.own_threads import start_thread
 
 # Wakes the main thread. The system ignores this signal by default, and hardly any program uses it.
 _SIGNAL = getattr(signal, "SIGURG", None)
@@ -55,7 +56,7 @@ class Leaving:
     def insist(self) -> None:
         """Wake the program if it waits in vain, after something else has asked it to end."""
         self._leaves = True
-        _thread.start_new_thread(self._insist, ())
+        start_thread(self._insist)
 
     def _woken(self, number: int, frame: FrameType | None) -> None:
         if self._leaves:

@@ -14,9 +14,10 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.autograd import profiler as autograd_profiler
 from torch.optim.optimizer import Optimizer
-from torch.utils.data import get_worker_info
+from torch.utils.data import dataloader, get_worker_info
 
 from perftool.errors import is_interrupt
 from perftool.integrations.activities import ProfilerAction, activities_here, torch_profiler
@@ -26,13 +27,14 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.modes import unseen_by_modes
+from perftool.integrations.own_threads import signals_blocked
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.leaving import Leaving
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
 from perftool.integrations.record.repeated_calls import RepeatedCalls
-from perftool.integrations.record.steps import FirstOptimizer, Steps, is_traced
+from perftool.integrations.record.steps import First, Steps, is_traced
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 from perftool.units import NS_PER_MS, NS_PER_S, format_ns
@@ -106,7 +108,7 @@ class Recorder:
         self._is_child = parent_process() is not None
         self._helps = False
         self._steps = Steps(plan.steps_from, self._step_ended, self._only_others_train)
-        self._first_optimizer = FirstOptimizer(plan.optimizer_made)
+        self._firsts = [First(Optimizer, self._optimizer_made), First(dataloader._BaseDataLoaderIter, self._reconsider)]
         atexit.register(self._program_ended)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -141,7 +143,7 @@ class Recorder:
         return found
 
     def _start_over(self) -> None:
-        """Forget the steps before a recording, and wait for the step of an optimizer."""
+        """Forget the steps before a recording, and decide again what a step is."""
         self._repeated_calls.end()
         with self._guarded():
             if self._profiler is not None:
@@ -150,8 +152,20 @@ class Recorder:
             self._repeated_calls = RepeatedCalls(self._plan.trials)
             self._seen = 0
             self._watch = self._new_watch()
-            self._steps.wait_for_optimizer()
+            self._steps.start_over()
             self._release()
+
+    def _optimizer_made(self) -> None:
+        self._plan.optimizer_made()
+        self._reconsider()
+
+    def _reconsider(self) -> None:
+        """Start over if calls to a module count as steps only because there was no optimizer or loader until now."""
+        if self._over or os.getpid() != self._owner or self._is_elsewhere():
+            return
+        with self._endings.undisturbed():
+            if self._plan.steps_from == "auto" and self._steps.called and not self._began_ns:
+                self._start_over()
 
     def _count(self) -> None:
         """Count a step of this thread, and record as planned."""
@@ -162,10 +176,12 @@ class Recorder:
         with self._guarded():
             if recorded == 1:
                 self._plan.note(Note("recording", self._estimate()))
-            if self._profiler is None:
-                self._start()
-            else:
+            if recorded > 0 and self._profiler is not None:
                 self._profiler.step()
+            else:
+                # PyTorch's threads start before the recording, and remain afterwards.
+                with signals_blocked():
+                    self._start() if self._profiler is None else self._profiler.step()
         # The hooks slow down the last warm-up step, whose times are not used. Without stacks, the trace has no modules.
         if recorded == -1 and self._plan.warmup and self._plan.stacks and not self._over:
             self._repeated_calls.begin()
@@ -302,7 +318,8 @@ class Recorder:
             self._deadline.close()
         with errors_become_warnings("the recorder could not remove its hooks"):
             self._steps.close()
-            self._first_optimizer.remove()
+            for first in self._firsts:
+                first.remove()
             self._release()
 
     def _release(self) -> None:
@@ -356,7 +373,11 @@ class Recorder:
 
     def _stop_for_other_profilers(self) -> None:
         """Stop recording if the program creates its own profiler, because PyTorch runs only one at a time."""
-        for kind in (autograd_profiler.profile, autograd_profiler.emit_itt, autograd_profiler.emit_nvtx):
+        kinds = [autograd_profiler.profile, autograd_profiler.emit_itt, autograd_profiler.emit_nvtx]
+        # PyTorch announces that a later version will not have this one.
+        if legacy := getattr(torch.autograd, "profiler_legacy", None):
+            kinds.append(legacy.profile)
+        for kind in kinds:
             self._stop_for(kind)
 
     def _stop_for(self, kind: Any) -> None:

@@ -1,7 +1,8 @@
 """Detects the steps of the user's program. A step ends after ``optimizer.step()``. If there is no optimizer,
 each batch fetched from a data loader starts a step once a module was called. If there is no loader either, each call
-of the module that ran first starts a step. Modules that prepare samples do not count. If an optimizer steps after at
-most two such calls, the calls only inspected the module, and the optimizer's steps count.
+of the module that ran first starts a step. Modules that prepare samples or weights do not count, and neither do calls
+while a model is being built. If an optimizer steps after at most two such calls, the calls only inspected the module,
+and the optimizer's steps count.
 
 If only other processes of the program have an optimizer, this process helps them, as an actor of reinforcement
 learning does. Its batches and calls are then no steps.
@@ -16,8 +17,9 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
-from itertools import repeat
+from itertools import compress, repeat
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -36,10 +38,12 @@ _PATIENCE = 50
 # If a program calls a module at most this often before its optimizer first steps, the calls only inspect the module
 # (its size, its operations, its lazy layers).
 _INSPECTIONS = 2
-# Modules that are called before the model itself: they prepare samples, or observe weights while a model is quantised.
+# Modules that are called before the model itself: they prepare samples, compute weights, or observe them while a model
+# is quantised.
 _NO_MODELS = (
     "torchvision.transforms.",
     "torchaudio.transforms.",
+    "torch.nn.utils.parametrize.",
     "torch.ao.quantization.observer.",
     "torch.ao.quantization.fake_quantize.",
 )
@@ -60,6 +64,8 @@ class Steps:
         self._ended = ended
         self._only_others_train = only_others_train
         self._leader: weakref.ref[Any] | None = None
+        # An optimizer that was found among all objects of the program.
+        self._found: weakref.ref[Any] | None = None
         self._followers: set[int] = set()
         self._fetches = 0
         # The threads that are fetching a batch. Modules that they call prepare samples.
@@ -78,8 +84,7 @@ class Steps:
         if source in ("auto", "loader"):
             self._watch_loaders()
         if source in ("auto", "forward"):
-            self._first_call = GlobalHook(self._called)
-            self._handles.append(self._first_call)
+            self._watch_calls()
 
     @property
     def batches(self) -> int:
@@ -91,10 +96,16 @@ class Steps:
         """Whether an optimizer ends the steps, or steps inside the backward pass."""
         return self._source == "optimizer" or self.in_backward
 
-    def wait_for_optimizer(self) -> None:
-        """Stop counting calls to a module. While only other processes train, count no batches either."""
+    def start_over(self) -> None:
+        """Forget which module was called, and decide again what a step is."""
         self._calls, self._source, self.called = 0, "auto", None
         self._keep(self._handles[:1])
+        if self._fetch is None:
+            self._watch_loaders()
+        # PyTorch would compile again because of a new global hook.
+        if not has_seen_compile():
+            self._model_ran = False
+            self._watch_calls()
 
     def close(self) -> None:
         """Remove every hook."""
@@ -167,24 +178,37 @@ class Steps:
     @uncompiled
     def _fetched(self) -> None:
         self._fetches += 1
-        # The search for optimizers visits all objects of the program, so it ends once the steps are known.
         if self._source == "auto" and (self.in_backward or (self._model_ran and self._has_no_optimizer())):
             self._settle("loader")
         if self._source == "loader":
             self._ended()
 
     def _has_no_optimizer(self) -> bool:
-        return not self._only_others_train() and (self._fetches > _PATIENCE or not _any_of(Optimizer))
+        return not self._only_others_train() and (self._fetches > _PATIENCE or not self._has_optimizer())
+
+    def _has_optimizer(self) -> bool:
+        """Whether an optimizer exists. Search only if the one that was found is gone: a search visits all objects."""
+        if self._found is None or self._found() is None:
+            optimizer = _first_of(Optimizer)
+            self._found = None if optimizer is None else weakref.ref(optimizer)
+        return self._found is not None
+
+    def _watch_calls(self) -> None:
+        self._first_call = GlobalHook(self._called)
+        self._handles.append(self._first_call)
 
     @uncompiled
     def _called(self, module: torch.nn.Module, args: Any) -> None:
         """Handle the first call to a model that PyTorch does not compile or trace. This removes the global hook."""
-        if f"{type(module).__module__}.".startswith(_NO_MODELS) or get_ident() in self._fetching:
+        if get_ident() in self._fetching or _is_no_model(type(module)) or _is_preparing(sys._getframe()):
             return
         self._first_call.remove()
         self._model_ran, self._fetches = True, 0
         if self._source == "auto":
-            if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter) or self._only_others_train():
+            if self._has_optimizer() or self._only_others_train():
+                return
+            # An iterator may be empty, or fail when it is asked for its length.
+            if _first_of(dataloader._BaseDataLoaderIter) is not None:
                 return
             self._settle("forward")
         self.called = type(module).__name__
@@ -197,6 +221,23 @@ class Steps:
         """End a step, and count the call: if an optimizer steps after a few calls, they only inspected the module."""
         self._calls += 1
         self._ended()
+
+
+def _is_no_model(kind: type) -> bool:
+    return f"{kind.__module__}.".startswith(_NO_MODELS)
+
+
+def _is_preparing(frame: FrameType | None) -> bool:
+    """Whether ``frame`` runs inside the constructor of a module, which may call a part of it to learn the shape of its
+    result, or inside the call of a module that is no model."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in ("__init__", "forward") and code.co_argcount:
+            kind = type(frame.f_locals.get(code.co_varnames[0]))
+            if issubclass(kind, torch.nn.Module) and (code.co_name == "__init__" or _is_no_model(kind)):
+                return True
+        frame = frame.f_back
+    return False
 
 
 class GlobalHook:
@@ -243,27 +284,27 @@ def _compilations(kind: str) -> Mapping[str, int]:
     return dynamo.counters.get(kind, {}) if dynamo is not None else {}
 
 
-class FirstOptimizer:
-    """Calls ``made`` when the program creates its first optimizer."""
+class First:
+    """Calls ``made`` when the program creates its first object of ``kind``."""
 
-    def __init__(self, made: Callable[[], None]) -> None:
-        original, made = Optimizer.__init__, uncompiled(made)
+    def __init__(self, kind: Any, made: Callable[[], None]) -> None:
+        original, made = kind.__init__, uncompiled(made)
 
         @skipped
         @wraps(original)
-        def create(optimizer: Optimizer, *args: Any, **named: Any) -> None:
-            original(optimizer, *args, **named)
-            if Optimizer.__init__ is create:
+        def create(new: Any, *args: Any, **named: Any) -> None:
+            original(new, *args, **named)
+            if kind.__init__ is create:
                 self.remove()
                 made()
 
-        self._original, self._create = original, create
-        Optimizer.__init__ = create  # type: ignore[assignment, method-assign]
+        self._kind, self._original, self._create = kind, original, create
+        kind.__init__ = create
 
     @uncompiled
     def remove(self) -> None:
-        if Optimizer.__init__ is self._create:
-            Optimizer.__init__ = self._original  # type: ignore[method-assign]
+        if self._kind.__init__ is self._create:
+            self._kind.__init__ = self._original
 
 
 class _StepHook:
@@ -380,9 +421,13 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _any_of(kind: type) -> bool:
-    """Whether an object of ``kind`` exists.
+def _first_of(kind: type) -> Any:
+    """An object of ``kind``, or None if none exists.
 
     There may be a million objects. A loop in Python would be slow, and the profiler would record each of its calls.
     """
-    return any(map(issubclass, map(type, gc.get_objects()), repeat(kind)))
+    objects: list[Any] = []
+    # An audit hook of the program may forbid this.
+    with suppress(Exception):
+        objects = gc.get_objects()
+    return next(compress(objects, map(issubclass, map(type, objects), repeat(kind))), None)
