@@ -21,6 +21,7 @@ OTHERWISE = {
     "integrations/server/recording.py": "new files in a new folder, where links must not be followed",
     "integrations/record/hook/perftool_hook.py": "a temporary folder, where the package cannot be imported",
     "integrations/record/plan.py": "a temporary folder",
+    "integrations/record/trials.py": "the null device and its own priority, in a forked child",
     "output_file.py": "here it is",
     "readers/identity.py": "a temporary folder",
     "readers/nodes/bundle.py": "a temporary folder",

@@ -475,7 +475,7 @@ def _has_trace(archive: Path) -> bool:
 
 def _may_be_trace(file: Path) -> bool:
     """Whether a ``file`` for which ``is_other_name`` is true may contain a trace. A text file without events (a
-    checksum, a copy of a configuration) cannot contain one, and neither can an archive without a file named like one."""
+    checksum, a copy of a configuration) cannot contain one. Neither can an archive without a file named like one."""
     if not _is_named_like_trace(file.name):
         return is_kept(file) and _has_trace(file)
     if not is_kept(file) or not file.stat().st_size:
