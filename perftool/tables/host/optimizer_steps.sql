@@ -1,6 +1,8 @@
 -- One row per call to an optimizer's step, without the closure that it may run first.
 --
--- needs: _optimizer_calls, slices, launches, device_ops
+-- If the recording ends inside the last call, as `record` does, the rest of the call is the profiler's, not the optimizer's.
+--
+-- needs: _optimizer_calls, slices, launches, device_ops, windows
 -- empty without: _optimizer_calls
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
@@ -14,7 +16,9 @@
 -- column loop_ns: BIGINT, time from the first to the last of its ops that compute; NULL for fused updates, and if the CPU is not the device
 -- column fused_ns: BIGINT, estimated upper bound on the time that a fused update would take; NULL for fused updates, and if the CPU is not the device
 WITH steps AS (
-    SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end" FROM _optimizer_calls
+    SELECT c.id, c.rank, c.track, c.track AS lane, regexp_extract(c.name, '#(.+?)(\.step)?$', 1) AS class, c.ts,
+           CASE WHEN c.ts < w.host_end THEN least(c."end", w.host_end) ELSE c."end" END AS "end"
+    FROM _optimizer_calls AS c LEFT JOIN windows AS w USING (rank)
 ),
 ops AS (
     SELECT id, track AS lane, ts, "end" FROM slices WHERE cat = 'cpu_op' AND track IN (SELECT track FROM steps)
