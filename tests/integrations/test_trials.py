@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import mmap
+import multiprocessing
 import os
 import random
 import signal
+import socket
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,6 +176,51 @@ def test_a_call_may_change_its_inputs() -> None:
     (found,) = trials_of(Encoder(2, 5), graph)
     assert found["base_ns"] > 0
     assert graph.x.shape == (3, 2)
+
+
+def test_shared_values_and_mapped_files_stay_as_they_are(tmp_path: Path) -> None:
+    value = multiprocessing.Value("i", 0)
+    (tmp_path / "mapped").write_bytes(bytes(4096))
+    with open(tmp_path / "mapped", "r+b") as file, mmap.mmap(file.fileno(), 4096) as mapped:
+
+        def work(_: Any) -> None:
+            value.get_lock().acquire()
+            value.value += 1
+            value.get_lock().release()
+            mapped[0] += 1
+
+        assert len(trials_of(Net(work), torch.ones(3, 4))) == 1
+        assert (value.value, mapped[0]) == (0, 0)
+
+
+@pytest.mark.parametrize("what", ["file", "process", "socket"])
+def test_a_model_that_opens_something_has_no_trial(what: str, tmp_path: Path) -> None:
+    def work(_: Any) -> None:
+        if what == "file":
+            (tmp_path / "log").write_text("called")
+        elif what == "process":
+            subprocess.run(["touch", str(tmp_path / "log")], check=True)
+        else:
+            socket.socket().close()
+
+    assert trials_of(Net(work), torch.ones(3, 4)) == []
+    assert not (tmp_path / "log").exists()
+
+
+def test_the_program_has_no_child_to_wait_for() -> None:
+    assert len(trials_of(Net(lambda _: None), torch.ones(3, 4))) == 1
+    with pytest.raises(ChildProcessError):
+        os.wait()
+
+
+def test_without_a_fork_there_is_no_trial_and_no_pipe_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refused)
+    before = len(os.listdir("/proc/self/fd"))
+    assert trials_of(nn.Linear(2, 2), torch.ones(1, 2)) == []
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def crash(_: Any) -> None:

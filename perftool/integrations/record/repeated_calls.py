@@ -183,7 +183,8 @@ class RepeatedCalls:
                 (module,) = _members(module, "_modules")
             _, parameters, buffers = _owned(module)
             call = Call(module, args, innermost.f_locals["kwargs"], torch.is_grad_enabled())
-            self.trials.add(type(module).__name__, call, parameters, buffers)
+            with torch._C.DisableTorchFunction():
+                self.trials.add(type(module).__name__, call, parameters, buffers)
 
     def _frames(self, frame: FrameType | None) -> Iterator[FrameType]:
         """The frames that call modules, from the innermost."""

@@ -6,6 +6,7 @@ Run this only in a forked child: the call changes the model, and may do anything
 from __future__ import annotations
 
 import copy
+import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -100,6 +101,9 @@ class _Times:
             return
         try:
             with _changed(self._call, change):
+                # Random numbers decide what some models compute.
+                torch.manual_seed(0)
+                random.seed(0)
                 args, kwargs = self._call.inputs()
                 begin = self._clock()
                 self._call.run(args, kwargs, change)

@@ -8,7 +8,9 @@ memory, and all its files and connections lead to /dev/null.
 from __future__ import annotations
 
 import _thread
+import ctypes
 import json
+import mmap
 import os
 import select
 import signal
@@ -44,6 +46,10 @@ _LATE_S = 5.0
 # The free memory that a child needs, as a multiple of the memory of the process.
 _MEMORY = 1.5
 _LONGEST_RESULT = 1 << 16
+# More shared memory, in bytes, is not copied.
+_MOST_SHARED = 1 << 30
+# A flag of mmap on Linux, which Python does not name.
+_MAP_FIXED = 0x10
 # Libraries whose threads or connections do not survive a fork.
 _UNSAFE = ("jax", "grpc", "mpi4py", "ray", "horovod", "tensorflow", "pyspark")
 _FILES = "/proc/self/fd"
@@ -58,6 +64,8 @@ class Trials:
         # The last trial of each module.
         self._last: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._left_s = _ALL_S
+        # How long the trials took, in s.
+        self.took_s = 0.0
 
     def add(self, path: str, call: Call, parameters: list[Any], buffers: list[Any]) -> None:
         """Try changes on a ``call`` that is about to begin, or count it if the module was tried with inputs of the same
@@ -67,19 +75,22 @@ class Trials:
             return
         module = (path, id(call.module), call.differentiated)
         key = (*module, *map(_described, tree_leaves((call.args, call.kwargs))))
-        if key not in self._found and len(self._found) < _MOST_TRIED and _is_possible([*parameters, *buffers]):
+        if key not in self._found and self._may_try([*parameters, *buffers]):
             begin = time.monotonic()
-            result = self._tried(call)
-            self._left_s -= time.monotonic() - begin
+            result: dict[str, Any] = {}
+            # The system may refuse a fork.
+            with suppress(OSError):
+                result = self._tried(call)
+            took_s = time.monotonic() - begin
+            self.took_s += took_s
+            self._left_s -= took_s
             self._found[key] = {"path": path, "calls": 0, **result} if result else None
             self._last[module] = self._found[key] or self._last.get(module) or {}
         if one := self._found.get(key, self._last.get(module)):
             one["calls"] += 1
 
-    @property
-    def took_s(self) -> float:
-        """How long the trials took, in s."""
-        return _ALL_S - self._left_s
+    def _may_try(self, states: list[Any]) -> bool:
+        return len(self._found) < _MOST_TRIED and self._left_s > 0 and _is_possible(states)
 
     def found(self) -> list[dict[str, Any]]:
         """The calls that were tried: how many there were, and the times of one call, in ns, with each change."""
@@ -87,7 +98,11 @@ class Trials:
 
     def _tried(self, call: Call) -> dict[str, Any]:
         limit_s = _SHARE * self._left_s
+        begin = time.monotonic()
         line = _from_child(lambda: json.dumps(_in_thread(lambda: tried(call, time.monotonic() + limit_s))), limit_s)
+        if time.monotonic() - begin > limit_s + _LATE_S:
+            # Other calls would probably get stuck, too.
+            self._left_s = 0
         result = json.loads(line) if line else {}
         return result if isinstance(result, dict) else {}
 
@@ -112,10 +127,17 @@ def _is_possible(states: list[Any]) -> bool:
     ):
         return False
     # The program would learn of the child if it handles the ends of its children.
-    handler = signal.getsignal(signal.SIGCHLD)
-    if handler not in (signal.SIG_DFL, None) and not getattr(handler, "__module__", "").startswith("torch."):
+    if _is_of_program(signal.getsignal(signal.SIGCHLD)):
         return False
     return _MEMORY * (resident_bytes() or 0) < free_memory_mb() << 20
+
+
+def _is_of_program(handler: Any) -> bool:
+    """Whether the program has set this handler of a signal. PyTorch's handler calls the one that was set before it."""
+    if not callable(handler) or isinstance(handler, signal.Handlers):
+        return False
+    inner = [cell.cell_contents for cell in getattr(handler, "__closure__", None) or ()]
+    return not getattr(handler, "__module__", "").startswith("torch.") or any(map(_is_of_program, inner))
 
 
 def _in_thread(compute: Callable[[], Any]) -> Any:
@@ -140,29 +162,52 @@ def _in_thread(compute: Callable[[], Any]) -> Any:
 
 
 def _from_child(compute: Callable[[], str], limit_s: float) -> bytes:
-    """The line that ``compute`` returns in a forked child. Empty if the child fails, or is still running a while after
-    ``limit_s``."""
+    """The line that ``compute`` returns in a forked process. Empty if that process fails, or is still running a while
+    after ``limit_s``."""
     source, target = os.pipe()
-    # From Python 3.12 on, a fork in a program with threads causes a warning.
-    with warnings_ignored(message="This process .* is multi-threaded"):
-        child = os.fork()
-    if child == 0:
-        try:
-            _isolate(target, limit_s)
-            os.write(target, compute().encode() + b"\n")
-        finally:
-            # Nothing else of the program may run in the child: neither its handlers nor its destructors.
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.close(target)
+    process = 0
     try:
+        process = _forked(target, compute, limit_s)
+        os.close(target)
+        target = -1
         return _line(source, time.monotonic() + limit_s + _LATE_S)
     finally:
-        os.close(source)
-        with suppress(OSError):
-            os.kill(child, signal.SIGKILL)
+        for one in {source, target} - {-1}:
+            os.close(one)
+        if process:
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _forked(target: int, compute: Callable[[], str], limit_s: float) -> int:
+    """Start a process that writes the line that ``compute`` returns to ``target``, and return its number.
+
+    The process is not a child of the program, which would be told of its end: a child of ours forks it, and exits.
+    """
+    numbers, number = os.pipe()
+    try:
+        # From Python 3.12 on, a fork in a program with threads causes a warning.
+        with warnings_ignored(message="This process .* is multi-threaded"):
+            child = os.fork()
+        if child == 0:
+            try:
+                if process := os.fork():
+                    os.write(number, f"{process}\n".encode())
+                else:
+                    _isolate(target, limit_s)
+                    os.write(target, compute().encode() + b"\n")
+            finally:
+                # Nothing else of the program may run here: neither its handlers nor its destructors.
+                os.kill(os.getpid(), signal.SIGKILL)
         # Another thread of the program may have collected the child.
         with suppress(OSError):
             os.waitpid(child, 0)
+        os.close(number)
+        number = -1
+        return int(os.read(numbers, 20) or 0)
+    finally:
+        for one in {numbers, number} - {-1}:
+            os.close(one)
 
 
 def _line(source: int, until: float) -> bytes:
@@ -178,7 +223,7 @@ def _line(source: int, until: float) -> bytes:
 
 
 def _isolate(target: int, limit_s: float) -> None:
-    """Cut a forked child off from the rest of the machine, and end it in time even if the program is gone."""
+    """Cut a forked process off from the rest of the machine, and end it in time even if the program is gone."""
     for number in signal.valid_signals():
         with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
@@ -190,6 +235,31 @@ def _isolate(target: int, limit_s: float) -> None:
             with suppress(OSError):
                 os.dup2(nowhere, one)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _unshare_memory()
     # If memory runs out, the system ends this child rather than the program.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    # From here on, no file, connection or pipe to another process can be opened.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+
+
+def _unshare_memory() -> None:
+    """Replace the writable memory that this process shares with others by a copy of its own: values and locks of
+    multiprocessing, tensors from loader workers, and mapped files. Raise ``MemoryError`` if it is large."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    spans = []
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        span, access, *_ = line.split()
+        if access.startswith("rw") and access.endswith("s"):
+            begin, end = (int(one, 16) for one in span.split("-"))
+            spans.append((begin, end - begin))
+    if sum(size for _, size in spans) > _MOST_SHARED:
+        raise MemoryError
+    for begin, size in spans:
+        copied = ctypes.string_at(begin, size)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+        if libc.mmap(begin, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != begin:
+            raise MemoryError
+        ctypes.memmove(begin, copied, size)
