@@ -851,3 +851,24 @@ def test_the_recorder_is_not_compiled_with_a_step_of_the_program(tmp_path: Path)
     assert "UserWarning" not in done.stderr
     assert "recording 5 steps took" in done.stderr
     assert "wrote perftool_record/" in done.stderr
+
+
+NO_THREADS = """
+import _thread, torch
+
+def refused(*arguments):
+    raise RuntimeError("can't start new thread")
+
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(8):
+    optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+    if step == 1:
+        _thread.start_new_thread = refused
+print("done")
+"""
+
+
+def test_a_program_goes_on_if_no_thread_can_be_started(tmp_path: Path) -> None:
+    done = run(tmp_path, NO_THREADS)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

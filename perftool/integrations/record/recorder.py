@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from multiprocessing import parent_process
 from pathlib import Path
@@ -189,8 +189,10 @@ class Recorder:
             self._began_ns = time.monotonic_ns()
             self._plan.note(Note("recording"))
             if not self._over:
-                # PyTorch records the stacks of all threads that exist when the recording begins.
-                self._deadline = Deadline(self._end_early)
+                # PyTorch records the stacks of all threads that exist when the recording begins. If the system allows no
+                # other thread, the recording has no deadline.
+                with suppress(RuntimeError):
+                    self._deadline = Deadline(self._end_early)
         patience_s = self._patience_s()
         if self._deadline is not None:
             self._deadline.postpone(patience_s)
