@@ -189,8 +189,8 @@ class Recorder:
             self._began_ns = time.monotonic_ns()
             self._plan.note(Note("recording"))
             if not self._over:
-                # PyTorch records the stacks of all threads that exist when the recording begins. If the system allows no
-                # other thread, the recording has no deadline.
+                # PyTorch records the stacks of all threads that exist when the recording begins. If the system refuses
+                # another thread, the recording has no deadline.
                 with suppress(RuntimeError):
                     self._deadline = Deadline(self._end_early)
         patience_s = self._patience_s()
