@@ -33,9 +33,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Form:
-    """One way to do the work. ``run`` does it once. After the same number of runs, ``result`` of both forms must agree.
-    ``step`` is recorded for the rules if they need more context than ``run`` has, such as the forward and backward
-    passes before an optimizer's step.
+    """One way to do the work. ``run`` does it once. After the same number of runs, all forms of a benchmark must
+    return the same ``result``. ``step`` is recorded for the rules if they need more context than ``run`` has, such as
+    the forward and backward passes before an optimizer's step.
     """
 
     title: str

@@ -122,7 +122,7 @@ def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str
 def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
-    """Return the large causes, largest first, each with the codes of the ``findings`` that explain it."""
+    """Return the main causes of lost time, largest first, each with the codes of the ``findings`` that explain it."""
     store.build(_NEEDS)
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(

@@ -107,7 +107,7 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
 
 
 def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: Served) -> bool:
-    """Whether ``page`` comes from a different server than ``last``, or from before or after a restart."""
+    """Whether ``page`` comes from a different server than ``last``, or the server was restarted between them."""
     if page is last:
         return False
     if not page.may_precede(last):
