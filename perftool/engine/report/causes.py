@@ -155,7 +155,7 @@ def _counted(row: dict[str, Any], device: str | None) -> str:
 
 def _mostly_in(row: dict[str, Any]) -> str:
     """Return a clause about where most of a cause's time is spent: in one op, or between two ops. The result is empty
-    if it is unknown.
+    if that is unknown.
     """
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"

@@ -22,7 +22,7 @@ _INTERVAL_NS = 10 * NS_PER_S
 
 @dataclass(frozen=True)
 class Served:
-    """A file with its contents. ``saved_ns`` is when it was saved, in ns since 1970; None if that is unknown."""
+    """A file with its contents. ``saved_ns`` is the time when the file was saved, in ns since 1970; None if unknown."""
 
     path: str
     reading: LogReading

@@ -1,4 +1,4 @@
-"""Decodes JSON, and notes objects that contain a key twice. The standard decoder silently keeps only the last value."""
+"""Decodes JSON, and notes objects with a duplicate key. The standard decoder silently keeps only the last value."""
 
 from __future__ import annotations
 
