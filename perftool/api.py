@@ -160,7 +160,7 @@ def open_trace(
 
     ``open_trace(path).frame("gaps")`` returns a pandas DataFrame. Use the trace as a context manager to delete
     its temporary files early. ``run`` names one of several runs in a folder. Raise InputError if nothing can be read,
-    and if the given traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them.
+    or if the given traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them.
     """
     inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], as_one_run=as_one_run, run=run)
     with ExitStack() as open_until:

@@ -98,7 +98,7 @@ app.callback(invoke_without_command=True)(with_options(ROOT, root))
 
 
 def _require_unset(context: typer.Context) -> None:
-    """Reject options of an analysis before a command, where they would have no effect."""
+    """Reject analysis options given before a command, where they would have no effect."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE" or name == "verbose":

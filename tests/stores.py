@@ -17,7 +17,7 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
-# The type of the fixture ``rows``, which returns the rows of a table over inline events.
+# The type of the fixture ``rows``, which returns the rows of a table built from events given in the test.
 Rows = Callable[..., list[dict[str, Any]]]
 
 

@@ -14,7 +14,7 @@ from perftool.readers.flight import dump
 from perftool.readers.trace import chrome_trace
 
 NOW = 1_780_000_000_000_000
-"""Microseconds since 1970."""
+"""A time in 2026, in microseconds since 1970."""
 RUN: list[Event] = [x("aten::mm", NOW, 50), *launch(1, NOW + 10, 5, NOW + 20, 20)]
 MATRICES = {"Input Dims": [[3_000_000, 3_000_000]] * 2, "Input type": ["float"] * 2}
 NINES = "9" * 5000

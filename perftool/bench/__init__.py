@@ -34,7 +34,9 @@ def benchmark_names() -> list[str]:
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return the benchmark ``name``. Raise PerfToolError if there is none, and MissingExtraError without torch."""
+    """Return the benchmark ``name``. Raise PerfToolError if there is no such benchmark, and MissingExtraError if torch
+    is not installed.
+    """
     if name not in benchmark_names():
         raise PerfToolError(f"there is no benchmark {name!r}; the benchmarks are {', '.join(benchmark_names())}")
     try:

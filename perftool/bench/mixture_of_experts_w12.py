@@ -1,4 +1,4 @@
-"""A mixture of experts whose first two matmuls are separate, or joined by using one weight."""
+"""A mixture of experts whose first two matmuls are separate, or joined into one matmul with a single weight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.fused import mixture_of_experts
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Return ``mixture_of_experts`` with w1 and w2, or with w12, which joins both."""
+    """Return ``mixture_of_experts`` with w1 and w2, or with w12, which contains both."""
     torch.manual_seed(setting.seed)
     mixture = MIXTURES[setting.size]
     block = ExpertLoop(mixture).to(setting.device)

@@ -26,7 +26,7 @@ _NAME_WIDTH = 24
 
 
 def print_each(traces: Sequence[str], session: Session) -> None:
-    """Print one line per trace as soon as the trace is analysed or cannot be read."""
+    """Print one line per trace as soon as the trace has been analysed or has failed to load."""
     from perftool.engine.ranks.schedule import IN_PROCESS
 
     if not traces:

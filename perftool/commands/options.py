@@ -143,7 +143,8 @@ RulePacks = Annotated[list[str] | None, option("rule_packs")]
 
 
 def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the CliSettings parameter of ``command`` by an option for each row of the command ``name``."""
+    """Replace the CliSettings parameter of ``command`` with one option for each of ROWS that applies to the command
+    ``name``."""
     own = signature(command, eval_str=True).parameters.values()
     settings = next((one.name for one in own if one.annotation is CliSettings), None)
     if settings is None:

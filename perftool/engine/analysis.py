@@ -229,8 +229,8 @@ class Run:
 
     @cached_property
     def part(self) -> PartFile:
-        """The analysis of the run as a part file, which can be merged with others on any machine. Raises InputError if
-        two inputs contain the same rank."""
+        """The analysis of the run as a part file, which can be merged with other part files on any machine. Raises
+        InputError if two inputs contain the same rank."""
         readings, failed = self._texts
         made = PartFile(tuple(self._made), tuple(readings), tuple(failed), digests(self._rules))
         return together([*self._given, (None, made)])

@@ -24,8 +24,8 @@ _FUNCTION = re.compile(rb'"ts": (\d+)\.(\d{3})\b[^{}]*\{(\s*)(?="Python parent i
 
 @dataclass(frozen=True)
 class Calls:
-    """The line of each call from the user's own code, by the call's start in ns, and the installed packages whose code
-    ran."""
+    """The line of each call from the user's own code, keyed by the call's start in ns, and the installed packages whose
+    code ran."""
 
     lines: Mapping[int, int]
     installed: Collection[str]
@@ -35,13 +35,13 @@ NO_CALLS = Calls({}, ())
 
 
 def calls_of(profiler: torch_profiler.profile) -> Calls:
-    """Collect the calls that ``profiler`` recorded; ``NO_CALLS`` if it recorded no stacks."""
+    """Return the calls that ``profiler`` recorded, or ``NO_CALLS`` if it recorded no stacks."""
     result = getattr(profiler.profiler, "kineto_results", None) if profiler.with_stack else None
     return NO_CALLS if result is None else _calls(result.experimental_event_tree())
 
 
 def with_lines(pieces: Iterable[bytes], calls: Calls) -> Iterator[bytes]:
-    """Add the lines of ``calls`` to the trace in ``pieces``, each of which must end after an event."""
+    """Add the lines of ``calls`` to the trace in ``pieces``. Each piece must end after an event."""
     base: int | None = None
 
     def with_line(function: re.Match[bytes]) -> bytes:

@@ -53,7 +53,7 @@ class RunSide:
     ``warm_up_steps``: the number of warm-up steps, from the rank with the most.
     ``with_warm_up_ns``: like ``recorded_per_step_ns``, but counts the warm-up steps after the start-up.
     ``device_ranks``: the ranks with work on an accelerator; None if unknown.
-    ``lost_kernels``: by rank, if known, the share of kernel launches without device work in a median step.
+    ``lost_kernels``: by rank, if known, the share of kernel launches that have no device work in a median step.
     """
 
     name: str

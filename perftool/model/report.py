@@ -343,7 +343,7 @@ class RankSummary:
     ``waited_ns``: the part of the collective time spent waiting for other ranks.
     ``offset_ns``: the time to add to the rank's times to align them with the lowest rank, accurate to ``spread_ns``.
     ``recorded_ns``: the time from the first to the last activity in the recording.
-    ``lost_kernels_ratio``: the share of kernel launches without device work in the median complete step.
+    ``lost_kernels_ratio``: the share of kernel launches that have no device work in the median complete step.
     """
 
     rank: int

@@ -37,8 +37,8 @@ class RunLine:
     ``recorded_per_step_ms``: the length of the recording per step, from the rank where it is largest; None if unknown.
     ``warm_up_steps``: the number of warm-up steps, from the rank with the most; None if unknown.
     ``with_warm_up_ms``: like ``recorded_per_step_ms``, but counts the warm-up steps after the start-up.
-    ``lost_kernels_ratio``: the share of kernel launches without device work in the median step, from the rank where it
-    is largest; None if unknown.
+    ``lost_kernels_ratio``: the share of kernel launches that have no device work in the median step, from the rank
+    where it is largest; None if unknown.
     """
 
     time: str

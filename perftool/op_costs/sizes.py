@@ -60,7 +60,7 @@ def sizes_of(
     around: str | None = None,
     grids: str | None = None,
 ) -> Sizes:
-    """Return the sizes of a call, from the same records as ``cost_of``. All of them are None if they are unknown."""
+    """Return the problem sizes of a call, from the same records as ``cost_of``. If any is unknown, all are None."""
     try:
         call = call_of(dims, types, scalars, None, outer, seen, around, grids)
         if name in _FIRST:

@@ -373,7 +373,7 @@ def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str, certain: bool) -> int:
-    """Return the end of the quoted value at ``start``. If it is ``certain`` that this is a secret, it may have any
+    """Return the end of the quoted value at ``start``. If this is ``certain`` to be a secret, the value may have any
     length and contain quotes after backslashes."""
     limit = len(text) if certain else start + _LONGEST + 1
     end = text.find(quote, start, limit)
@@ -416,7 +416,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _bare_end(text: str, start: int) -> int:
-    """Return the end of the unquoted value at ``start``. A space ends it; commas and closing brackets just before that
-    are not part of it."""
+    """Return the end of the unquoted value at ``start``. A space ends the value; commas and closing brackets just
+    before its end are not part of it."""
     bare = _BARE.match(text, start)
     return start + len(bare[0].rstrip(",)]}")) if bare else start

@@ -47,7 +47,7 @@ HEAD_CHARACTERS = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Sniffed:
-    """The class of a text input: ``kind`` is the kind of input that users see; ``form`` selects the reader.
+    """The class of a text input: ``kind`` is the kind of input as users see it; ``form`` selects the reader.
 
     The kind of a console log depends on its contents (fallback tables, the banner, runtime lines), but its form is
     always ``log``.

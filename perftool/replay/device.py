@@ -75,7 +75,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
     """Return the last task on each ``lane`` to end by ``time``, or NONE if there is none."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
-    # Use positions instead of ns in the keys, which would overflow if a clock jumps by years.
+    # Build the keys from positions, not from times in ns: those would overflow if a clock jumped by years.
     lanes, ends = np.unique(tasks.lane), np.unique(tasks.end)
     keys = np.searchsorted(lanes, tasks.lane) * (len(ends) + 1) + np.searchsorted(ends, tasks.end)
     order = np.argsort(keys, kind="stable")

@@ -28,7 +28,7 @@ class Points:
         pairs = [(np.broadcast_to(np.asarray(thread), time.shape), time) for thread, time in moments]
         thread = np.concatenate([pair[0] for pair in pairs])
         time = np.concatenate([pair[1] for pair in pairs])
-        # Use positions instead of ns in the keys, which would overflow if a clock jumps by years.
+        # Build the keys from positions, not from times in ns: those would overflow if a clock jumped by years.
         times = np.unique(time)
         keys = np.unique(thread * (len(times) + 1) + np.searchsorted(times, time))
         return cls(keys // (len(times) + 1), times[keys % (len(times) + 1)], times, keys)

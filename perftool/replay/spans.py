@@ -23,8 +23,8 @@ class IntervalReach:
         self._reach = np.maximum.accumulate(mine[:, 1])
 
     def reach(self, times: Int64s) -> Int64s:
-        """Return the latest end among the intervals that begin at or before each of ``times``, or the smallest integer
-        if there are none."""
+        """For each of ``times``, return the latest end of the intervals that begin at or before it, or the smallest
+        integer if there are none."""
         at = np.searchsorted(self._begins, times, side="right") - 1
         return np.where(at >= 0, self._reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
 

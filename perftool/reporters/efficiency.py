@@ -12,7 +12,8 @@ from perftool.units import format_ns, format_ratio
 _MOST_PEAKS = 4
 # Rates below these, in TFLOP/s and TB/s, are shown in GFLOP/s and GB/s.
 _SMALL_RATE, _SMALL_BANDWIDTH = 1.0, 0.1
-# Winograd convolutions need fewer operations than the model counts, and caches save bytes.
+# Winograd convolutions need fewer operations than the model counts, and caches reduce the number of bytes
+# read from memory.
 ABOVE_MODEL = "faster than modelled"
 
 

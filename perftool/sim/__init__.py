@@ -64,8 +64,8 @@ def simulate(
     ``skip_steps`` is None, the initial steps that compile are skipped: at most three, and at most half of all steps.
     ``steps_from`` says what marks a step (profiler, optimizer, loader, mark_step); if it is None, this is detected. Log
     and metrics cover the whole run. The script runs in this process, and ``torch`` is patched while it runs. Raise
-    InputError for a missing script, MissingExtraError without torch, and PerfToolError for an unknown device, mode or
-    kind of step.
+    InputError if ``script`` is not a file, MissingExtraError if torch is not installed, and PerfToolError for an
+    unknown device, mode or kind of step.
     """
     _require_torch()
     from perftool.sim.run import run
@@ -80,7 +80,7 @@ def simulate_ranks(
 
     ``options`` are passed to ``python -m perftool.sim``. Return the exit code of the first process that fails, or 0,
     and the traces: if ``output`` is ``run.json.gz``, they are ``run.rank0.json.gz`` and so on. Raise InputError if
-    ``script`` does not exist, and MissingExtraError without torch.
+    ``script`` is not a file, and MissingExtraError if torch is not installed.
     """
     require_script(script)
     _require_torch()

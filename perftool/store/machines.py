@@ -82,7 +82,7 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Return rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them unless
-    those took much more CPU time."""
+    those last steps took much more CPU time."""
     rows = []
     for rank, found in _recorded(metadata):
         window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
@@ -141,9 +141,8 @@ def _renewed(most: _Faults, one: _Faults) -> int | None:
 
 
 def op_speeds_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return rows of ``op_speeds``: the ops that were repeated after the recording, once for the same name and
-    shapes.
-    """
+    """Return rows of ``op_speeds``: the ops that were repeated after the recording, one row per rank, name
+    and shapes."""
     rows: dict[tuple[int, str, str], tuple[Any, ...]] = {}
     for rank, one in _listed(metadata, "ops", _MOST_OPS):
         name, dims = _text(one, "name"), _dims(one.get("input_dims"))

@@ -65,8 +65,8 @@ def source_tables(
 
 
 def _as_text(value: Any) -> Any:
-    """Escape characters that UTF-8 cannot encode, such as bytes in file names, because tables can only contain valid
-    text."""
+    """Escape characters that UTF-8 cannot encode, such as those that stand for undecodable bytes in file names. Tables
+    can only contain valid text."""
     if not isinstance(value, str) or value.isascii():
         return value
     text = valid_text(value)

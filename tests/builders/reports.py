@@ -64,7 +64,7 @@ RULE = Rule(
 
 
 def reported(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> Report:
-    """Return a report on ``traces``, one rank each, in files named ``rank0.json`` and so on."""
+    """Return a report on ``traces``. Each trace is one rank, in a file named ``rank0.json`` and so on."""
     return replace(_opened(traces, metadata)[1], findings=tuple(findings))
 
 

@@ -15,7 +15,7 @@ from perftool.errors import InputError
 from perftool.readers.discover import find_inputs
 from perftool.readers.files.runs import list_runs
 
-# Microseconds since 1970, on a day in 2023.
+# A time on a day in 2023, in microseconds since 1970.
 DAY = 1_700_000_000_000_000
 
 

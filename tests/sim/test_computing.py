@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 class WithoutLowPrecision:
-    """An operator of a processor that supports only 32-bit floats."""
+    """An operator as it behaves on a processor that supports only 32-bit floats."""
 
     def __init__(self, plain: Any, said: str = "could not create a primitive") -> None:
         self.calls = 0

@@ -134,8 +134,8 @@ def test_ranks_that_a_script_spawns_replace_only_files_of_a_simulation(tmp_path:
      ("broadcast", 8, 1.0), ("barrier", 8, 0.0)],
 )  # fmt: skip
 def test_how_long_a_collective_takes(kind: str, cards: int, share: float) -> None:
-    """``share`` of the size of the collective goes over links to other cards, each of which has a seventh of the total
-    bandwidth.
+    """``share`` times the size of the collective goes over the links to other cards. The links to one other card have a
+    seventh of the total bandwidth.
     """
     facts = next(each for each in known_devices() if each.name == "GAUDI2")
     costs, size = default_costs(), 0 if kind == "barrier" else 2**30

@@ -18,7 +18,7 @@ ASYNCHRONOUS = "needs a device with asynchronous execution"
 
 @dataclass(frozen=True)
 class Setting:
-    """The size and the device of a measurement, and the rank of this process among ``ranks``."""
+    """The size and the device of a measurement, and the rank of this process among ``ranks`` processes."""
 
     size: str
     device: torch.device
@@ -33,9 +33,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Form:
-    """One way to do the work. ``run`` does it once. After the same number of runs, ``result`` of both forms must agree.
-    ``step`` is recorded for the rules if they need more context than ``run`` has, such as the forward and backward
-    passes before an optimizer's step.
+    """One way to do the work. ``run`` does it once. After the same number of runs, all forms of a benchmark must
+    return the same ``result``. ``step`` is recorded for the rules if they need more context than ``run`` has, such as
+    the forward and backward passes before an optimizer's step.
     """
 
     title: str
@@ -49,8 +49,8 @@ class Form:
 class Benchmark:
     """A piece of advice and a test of it. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's
     defaults, ``advised`` with the advice followed, and, if ``torch_best`` is set, ``torch``, the fastest way in torch
-    itself. ``rules`` are the codes that must fire on the trace of the naive form but not on that of the advised form.
-    Without rules, only the ratio is judged.
+    itself. ``rules`` are the codes of the rules that must fire on the trace of the naive form but not on that of the
+    advised form. Without rules, only the ratio is judged.
 
     How it is measured: ``tolerance`` is the largest allowed difference between the results, relative to their largest
     value. ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.

@@ -12,8 +12,8 @@ from perftool.model.benchmark import FormFigures, Ratio
 
 @dataclass(frozen=True)
 class Order:
-    """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``. If a size is
-    None, skip that part.
+    """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``. If either size
+    is None, skip the step that needs it.
 
     Only the naive and the advised form are recorded. ``folder`` gets the files of this benchmark: traces, results to
     compare, and the answer.

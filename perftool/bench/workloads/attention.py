@@ -28,5 +28,5 @@ def plain_causal_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) ->
 
 
 def spread_lengths(batch: int, tokens: int) -> torch.Tensor:
-    """Return lengths spread evenly from 2 to ``tokens``, so that about half of the batch is padding."""
+    """Return lengths that are spread evenly from 2 to ``tokens``, so that about half of the batch is padding."""
     return torch.linspace(2, tokens, batch).round().long()

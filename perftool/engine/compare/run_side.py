@@ -46,8 +46,8 @@ def run_side(
 
     ``rates`` are the rates that ops reach on ``device``, and ``served`` is the result of ``served_numbers``.
     ``steps_from`` and ``step_unit`` say what separates steps. ``inputs`` are the files of the run. ``recorded_ns`` maps
-    ranks to the lengths of their recordings, and ``lost_kernels`` to the share of their kernel launches without device
-    work. ``worked`` is the result of ``device_ranks`` (None if unknown).
+    ranks to the lengths of their recordings, and ``lost_kernels`` maps ranks to the share of their kernel launches that
+    have no device work. ``worked`` is the result of ``device_ranks`` (None if unknown).
     """
     steps = tuple(steps)
     complete = counted(steps)

@@ -61,9 +61,9 @@ def trend_of(
 ) -> Trend:
     """Judge ``metric`` over the ``last`` runs (of ``rank``) that are comparable with the newest run.
 
-    ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, and ``threshold`` is in percent.
-    Raise SettingsError for an unknown metric or an infinite threshold, which no run exceeds, InputError if no run is
-    left, and MissingExtraError if the statistics library is missing.
+    ``only`` is a pattern for run names, ``since`` is the earliest time or a prefix of it, and ``threshold`` is in
+    percent. Raise SettingsError for an unknown metric or an infinite threshold, which no run exceeds, InputError if no
+    run is left, and MissingExtraError if the statistics library is missing.
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:

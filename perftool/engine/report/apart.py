@@ -27,8 +27,8 @@ _PLACES = {
 
 
 def apart_sentence(store: TraceStore) -> str:
-    """Return a sentence about the time the first rank spends before its first step or op and after its last, and about
-    the user's function that takes most of that time. It is empty if that time is short, or shorter than a step.
+    """Return a sentence about the time the first rank spends before its first step or op and after its last one, and
+    about the user's function that takes most of that time. It is empty if that time is short, or shorter than a step.
     """
     store.build(["_apart_stretches", "windows"])
     clauses: list[str] = []

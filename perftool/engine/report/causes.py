@@ -122,7 +122,7 @@ def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str
 def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
-    """Return the large causes, largest first, each with the codes of the ``findings`` that explain it."""
+    """Return the main causes of lost time, largest first, each with the codes of the ``findings`` that explain it."""
     store.build(_NEEDS)
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
@@ -155,7 +155,7 @@ def _counted(row: dict[str, Any], device: str | None) -> str:
 
 def _mostly_in(row: dict[str, Any]) -> str:
     """Return a clause about where most of a cause's time is spent: in one op, or between two ops. The result is empty
-    if it is unknown.
+    if that is unknown.
     """
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"

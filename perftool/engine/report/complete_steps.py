@@ -46,7 +46,7 @@ def most_kernels_lost(ratios: Mapping[int, float]) -> Iterator[str]:
     """Yield a sentence for each rank whose recording lacks most kernels of its steps, so that the ends of steps are
     unknown.
 
-    ``ratios`` maps ranks to the share of their kernel launches without device work.
+    ``ratios`` maps ranks to the share of their kernel launches that have no device work.
     """
     for rank, ratio in sorted(ratios.items()):
         if ratio > _MOST:

@@ -42,8 +42,8 @@ _WRAPPERS = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParalle
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
-    """Return a sentence about how busy the device is, and how close to its peak. It is empty if the device is idle for
-    ``most_idle`` of the time or more, if its idle time is unknown, or if a finding is an error.
+    """Return a sentence about how busy the device is, and how close it is to its peak. It is empty if the device is
+    idle for ``most_idle`` of the time or more, if its idle time is unknown, or if a finding is an error.
     """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""

@@ -123,8 +123,8 @@ def _outermost(store: TraceStore) -> tuple[tuple[FunctionTime, ...], int, int]:
 
 
 def _around_all(functions: Sequence[FunctionTime], whole_ns: int) -> FunctionTime | None:
-    """Return the innermost function that spends nearly all of the time in a single call, or None for a module or the
-    program's main function, which is called only once."""
+    """Return the innermost function that spends nearly all of the time in a single call. Return None for a module, and
+    for the program's main function: each is called only once."""
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if longest.calls != 1:

@@ -47,11 +47,11 @@ _FAR_ABOVE = 2
 class LargeOp:
     """An op, and how close it is to its peak.
 
-    ``share`` is its share of the work. ``reached`` is the share of its peak that it reaches. If that is unknown, it is
-    None, and ``why`` gives the reason, if known. ``judged`` is true if it is known whether the op could be faster.
-    ``lost`` is the possible gain as a share of the work. ``calls`` is a clause about the calls whose rate is known; it
-    is empty if the rate of nearly all calls is known. ``partly_unrated`` is the time of the other calls as a share of
-    the work.
+    ``share`` is its share of the work. ``reached`` is the share of its peak that it reaches. If that share is unknown,
+    ``reached`` is None, and ``why`` gives the reason, if known. ``judged`` is true if it is known whether the op could
+    be faster. ``lost`` is the possible gain as a share of the work. ``calls`` is a clause about the calls whose rate is
+    known; it is empty if the rate of nearly all calls is known. ``partly_unrated`` is the time of the other calls as a
+    share of the work.
     """
 
     name: str
@@ -84,7 +84,8 @@ class Left:
         return (f"{self._largest()}.", *by_module, self._ending()) if self.ops else ()
 
     def reached_by(self, name: str) -> float | None:
-        """Return the share of its peak that the op ``name`` reaches, or None if it is unknown for many calls."""
+        """Return the share of its peak that the op ``name`` reaches, or None if the share is unknown for many of its
+        calls."""
         return next((op.reached for op in self.ops if op.name == name and not op.calls), None)
 
     def _largest(self) -> str:

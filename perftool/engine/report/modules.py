@@ -52,8 +52,8 @@ _FUNCTION = "autograd::engine::evaluate_function: "
 
 
 def enclosing_call(store: TraceStore, op: str) -> str:
-    """Return a clause about the outermost op that contains more than half of the work of ``op`` on a CPU, and its main
-    shapes."""
+    """Return a clause that names the outermost op containing more than half of the CPU work of ``op``, with that outer
+    op's most common shapes."""
     store.build(["_enclosing_calls"])
     rows = store.select(_ENCLOSING, {"name": op})
     if not rows or not rows[0]["call"] or 2 * rows[0]["ns"] <= rows[0]["whole_ns"]:

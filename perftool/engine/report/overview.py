@@ -172,7 +172,8 @@ def phases(store: TraceStore) -> tuple[Phase, ...]:
 
 
 def roofline(store: TraceStore) -> float | None:
-    """Return the share of their roofline that the run's matmuls reach, or None if it is unknown for most of them."""
+    """Return the share of their roofline that the run's matmuls reach, or None if the share is unknown for most of
+    them."""
     totals = store.rows("_roofline_totals")
     spent = sum(row["dur"] for row in totals)
     whole = sum(row["matrix_ns"] for row in store.rows("_efficiency_totals")) if spent else 0

@@ -90,7 +90,7 @@ def successor(text: str, rules: Iterable[Rule]) -> Rule | None:
 
 
 def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
-    """Replace retired codes and names in ``chosen`` by the codes of their successors."""
+    """Replace retired codes and names in ``chosen`` with the codes of their successors."""
     selectors: list[Selector] = []
     warnings: list[str] = []
     for selector in chosen:

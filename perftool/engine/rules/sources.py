@@ -65,8 +65,8 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
 
 
 def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) -> str:
-    """Return the user's function that ran for more than half of ``spans`` (in ns), with its file. The result is empty
-    if it is unknown.
+    """Return the user's function that ran for more than half of ``spans`` (in ns), and its file. The result is empty if
+    the function is unknown.
     """
     if not store.has_rows("frames"):
         return ""
@@ -105,7 +105,7 @@ def _unplaced(row: Row) -> Row:
 
 
 def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> list[tuple[Source, ...]]:
-    """Return the sources of each of ``rows``, found by ``rule`` on ``rank``."""
+    """For each of ``rows``, which ``rule`` found on ``rank``, return the sources."""
     if any("host_time" in row for row in rows):
         spans = [[(place["ts"], place["ts"] + place["dur"]) for place in row["host_time"] or ()] for row in rows]
         ran = lines_run(store, rank)

@@ -86,8 +86,8 @@ _NUMBER = re.compile(r"\(\d+\): ")
 class Track:
     """The stretches of a host thread in time order, as arrays, from ``begins`` to ``ends`` in ns.
 
-    ``lines`` contains the index of the running line, ``loops`` that of the line of the enclosing loop, and ``nodes``
-    that of the running function in the call tree.
+    ``lines`` contains the index of the running line, ``loops`` contains that of the line of the enclosing loop, and
+    ``nodes`` contains that of the running function in the call tree.
     """
 
     begins: Int64s

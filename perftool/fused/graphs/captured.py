@@ -57,7 +57,8 @@ class CallInputs:
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
-    """Separate the tensors of a call, which may be in nested tuples, lists and dictionaries, from other arguments."""
+    """Separate the tensors of a call from its other arguments. The tensors may be in nested tuples, lists and
+    dictionaries."""
     leaves, structure = tree_flatten((args, kwargs))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
     return CallInputs(tensors, tuple(_A_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves), structure)

@@ -1,5 +1,5 @@
 """Replaces modules' forward methods with captured graphs. `wrap_in_hpu_graph` (for inference) and `ModuleCacher` (for
-training) capture a graph for each kind of input, `make_graphed_callables` for a single kind.
+training) capture a graph for each kind of input; `make_graphed_callables` captures a graph for a single kind.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class ModuleCacher:
 
 
 class TrainingCache(GraphCache):
-    """The forward method of a wrapped module. `hits` counts the calls that use a graph, `uncached` all others."""
+    """The forward method of a wrapped module. `hits` counts the calls that use a graph, and `uncached` counts all
+    others."""
 
     def __init__(
         self, module: torch.nn.Module, names: tuple[str, ...], max_graphs: int, use_lfu: bool, unused: bool

@@ -110,7 +110,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._nodes[view]
 
     def _name(self, node: fx.Node, results: Any) -> None:
-        """Map the views that a call returned to the node, or to its parts. In-place results already have a node."""
+        """Map each view that is a result of a call to ``node``, the node of the call. If the call has several results,
+        map each to a node that selects it. In-place results already have a node."""
         if isinstance(results, Tensor):
             view, reference = _view(results)
             self._nodes.setdefault(view, node)

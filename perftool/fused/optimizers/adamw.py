@@ -1,8 +1,7 @@
 """AdamW: m, v = averages of g, g*g; w = w*(1-lr*wd) - lr*sqrt(1-beta2^t)/(1-beta1^t) * m/(sqrt(v) + eps).
 
 If moments and parameters have different dtypes, each piece is cast, updated and cast back. FP8 moments are multiplied
-by a power of two per tensor before they are stored, which brings their largest element near the format's largest
-number.
+by a power of two per tensor before they are stored, so that their largest element is near the format's largest number.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def is_scaled(dtype: torch.dtype | None) -> bool:
 
 
 def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torch.dtype | None]:
-    """Return the dtypes of both moments, None for the parameter's dtype. Raise ValueError if only one is FP8."""
+    """Return the dtypes of both moments; None stands for the parameter's dtype. Raise ValueError if only one is FP8."""
     pair = moments_dtype if isinstance(moments_dtype, tuple) else (moments_dtype, moments_dtype)
     if len(set(map(is_scaled, pair))) > 1:
         raise ValueError("expects both or neither of the moments to be FP8")
@@ -127,8 +126,8 @@ class FusedAdamW(FusedOptimizer):
         bias_correction: bool = True,
         moments_dtype: MomentsDtype = None,
     ) -> None:
-        """`moments_dtype` is one dtype or a pair; bfloat16 makes the state half as large as float32 does, and FP8 a
-        quarter."""
+        """`moments_dtype` is one dtype or a pair; with bfloat16, the state is half as large as with float32; with FP8,
+        it is a quarter as large."""
         check_lr_and_eps(lr, eps)
         for beta in betas:
             if not 0.0 <= beta < 1.0:

@@ -149,8 +149,7 @@ class FusedLamb(FusedOptimizer):
 
 
 def _parts(batch: Batch) -> list[Batch]:
-    """Split a batch on a CPU into individual parameters, which keeps temporaries small, unless any parameter is
-    sharded."""
+    """To keep temporaries small, split a batch on a CPU into individual parameters, unless any parameter is sharded."""
     if not batch.params[0].is_cpu or any(map(is_sharded, batch.owners)):
         return [batch]
     rows = zip(batch.params, batch.grads, batch.owners, *batch.states.values(), strict=True)

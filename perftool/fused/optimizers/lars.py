@@ -81,7 +81,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
 
 
 class FusedLars(Optimizer):
-    """LARS (https://arxiv.org/abs/1708.03888) as a wrapper of another optimizer, whose groups and state it shares.
+    """LARS (https://arxiv.org/abs/1708.03888) as a wrapper around another optimizer, whose groups and state it shares.
 
     `skip_mask` is 1 for parameters that are adapted and 0 for parameters whose gradients are only multiplied by lr; its
     positions start at 0 in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten, then

@@ -23,9 +23,9 @@ Group = dict[str, Any]
 class Batch:
     """Lists of equal length, with one entry per parameter. All tensors are on one device; each list has one dtype.
 
-    For a sharded parameter, `params`, `grads` and `states` contain its local part, and `owners` the parameter itself.
-    `ordinary` is False for subclasses of Tensor that need their own operators; gradients of ordinary tensors have the
-    dtype and memory layout of their parameters.
+    For a sharded parameter, `params`, `grads` and `states` contain its local part, and `owners` contains the parameter
+    itself. `ordinary` is False for subclasses of Tensor that need their own operators; gradients of ordinary tensors
+    have the dtype and memory layout of their parameters.
     """
 
     params: list[Tensor]
@@ -40,8 +40,9 @@ class Kernel:
     """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop to check it against.
 
     Both accept params, grads and one list per state, followed by the same options, and write in place. All tensors of a
-    call must share a device and dtype, and the tensors of one parameter a memory layout: the private `torch._fused_*_`
-    ops do not check this. `states` is the number of lists of states, and `probe` the options used to test `fused`.
+    call must share a device and dtype, and the tensors of one parameter must share a memory layout: the private
+    `torch._fused_*_` ops do not check this. `states` is the number of lists of states, and `probe` the options used to
+    test `fused`.
     """
 
     fused: Callable[..., None]

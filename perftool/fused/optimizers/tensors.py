@@ -85,7 +85,7 @@ def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
 
 
 def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
-    """Return the 2-norms, [n], of tensors with one device and dtype, in at least float32.
+    """Return the 2-norms, [n], of tensors that share a device and a dtype, in at least float32.
 
     `owners` are the parameters that the tensors are local parts of; for a sharded parameter, the norm covers all of its
     parts. Norms of tensor wrappers are on the CPU, because a wrapper may not support the operators that come next.
@@ -110,7 +110,7 @@ def _norms_of_parts(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def total_norm(tensors: list[Tensor]) -> Tensor:
-    """Return the 2-norm of all tensors together, 0-dim and on the device of the first."""
+    """Return the 2-norm of all tensors together, as a 0-dim tensor on the device of the first tensor."""
     found = [norms(*group) for group in alike(tensors)]
     dtype = max((part.dtype for part in found), key=lambda each: each.itemsize)
     parts = [part.to(tensors[0].device, dtype) for part in found]

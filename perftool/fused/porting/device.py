@@ -134,7 +134,8 @@ def _whole_memory() -> int:
 
 
 def process_memory() -> int:
-    """Return the memory of this process in bytes; its peak if the current size is unknown, or 0 if both are unknown."""
+    """Return the current memory use of this process in bytes, its peak if the current use is unknown, or 0 if both
+    are."""
     return resident_bytes() or peak_process_memory()
 
 
@@ -144,7 +145,7 @@ def peak_process_memory() -> int:
 
 
 class HostEvent:
-    """An event on the host, which records the time of the host's clock."""
+    """An event on the host. It records the time that the host's clock shows."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         """Accept the arguments of `torch.cuda.Event`; every event can be timed."""

@@ -10,7 +10,7 @@ import torch
 def is_plain(value: Any) -> bool:
     """Whether ``value`` is a tensor with memory of its own on the CPU.
 
-    A view of a transform, a fake or sparse tensor, and a tensor of a subclass are not plain.
+    Tensors wrapped by a function transform, fake or sparse tensors, and instances of tensor subclasses are not plain.
     """
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
         return False

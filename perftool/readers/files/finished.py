@@ -24,8 +24,8 @@ class FileState:
     bytes: int
 
     def to_json(self) -> dict[str, int | str]:
-        """Return the fields as JSON. A path that is not UTF-8 is also given in hex, because another file's name may
-        contain the escapes in ``path`` literally."""
+        """Return the fields as JSON. A path that is not valid UTF-8 is also given in hex, because its escaped form in
+        ``path`` may be the literal name of another file."""
         fields: dict[str, int | str] = asdict(self)
         raw = os.fsencode(self.path)
         try:

@@ -1,4 +1,4 @@
-"""Reads the list in a JSON file with compiled or analyzed nodes."""
+"""Reads the list of compiled or analyzed nodes in a JSON file."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ def read(data: bytes, rank: int | None, path: str) -> LogReading:
 
 @dataclass
 class _Room:
-    """What a file may still contain: ``nodes`` nodes, whose operands have ``dimensions`` dimensions in total."""
+    """What a file may still contain: ``nodes`` more nodes, whose operands may have ``dimensions`` more dimensions in
+    total."""
 
     nodes: int
     dimensions: int

@@ -34,7 +34,7 @@ def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
 
 def first_and_last(pages: Iterable[MetricsPage]) -> tuple[MetricsPage, MetricsPage] | None:
     """Return the pages that are used, or None if there is no page. The last page is the one with the most output
-    tokens. Pages that cannot precede it come from another server, or from before or after a restart.
+    tokens. Pages that cannot precede it come from another server, or the server was restarted between them.
     """
     # Between two pages, a server may have only read prompts.
     ordered = sorted(pages, key=lambda page: (page.totals.get("output_tokens", 0), sum(page.totals.values())))

@@ -30,7 +30,7 @@ _KEY_AND_VALUE = re.compile(rf"(\w{{1,100}})=({_VALUE})")
 _NAME = re.compile(r"(?P<server>vllm|sglang):[\w:]+")
 _COMMENT = re.compile(r"#\s*(?P<kind>HELP|TYPE)\s+(?=(?:vllm|sglang):)")
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
-# Our names for totals, and the names in pages, newest first. Histograms append _sum and _count.
+# Our names for totals, and their names in pages, newest first. Histograms append _sum and _count.
 _TOTALS = {
     "preemptions": ("vllm:num_preemptions_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
@@ -98,8 +98,8 @@ class _Page:
     """Collects the values of a page from its lines, fed in order.
 
     ``samples`` are values by name and labels. ``histograms`` are the labels of buckets, without their bounds, and
-    ``engines`` the engines with a value, both by name. Names that lack a value are in ``unknown``. ``servers`` and
-    ``described`` show whether the file consists of several pages.
+    ``engines`` are the engines with a value; both are keyed by name. Names that lack a value are in ``unknown``.
+    ``servers`` and ``described`` show whether the file consists of several pages.
     """
 
     tally: IssueTally

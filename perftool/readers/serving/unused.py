@@ -22,7 +22,7 @@ _INTERVAL_NS = 10 * NS_PER_S
 
 @dataclass(frozen=True)
 class Served:
-    """A file with its contents. ``saved_ns`` is when it was saved, in ns since 1970; None if that is unknown."""
+    """A file with its contents. ``saved_ns`` is the time when the file was saved, in ns since 1970; None if unknown."""
 
     path: str
     reading: LogReading
@@ -107,7 +107,7 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
 
 
 def _is_of_another(page: MetricsPage, file: Served, last: MetricsPage, of_last: Served) -> bool:
-    """Whether ``page`` comes from a different server than ``last``, or from before or after a restart."""
+    """Whether ``page`` comes from a different server than ``last``, or the server was restarted between them."""
     if page is last:
         return False
     if not page.may_precede(last):

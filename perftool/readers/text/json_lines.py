@@ -6,14 +6,14 @@ from perftool.model.valid_text import valid_json
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.unique_keys import decoder_of_unique
 
-# The names of the member with the line, those of container runtimes first.
+# The possible names of the member that contains the line, those of container runtimes first.
 _KEYS = ("log", "msg", "message", "MESSAGE")
 # Docker divides lines of more than 16 KiB.
 _DIVIDED = 16_000
 
 
 class JsonLines:
-    """Takes the lines out of records, fed in order. ``is_record``: whether the last line was a record."""
+    """Takes the lines out of records, which are fed in order. ``is_record``: whether the last line was a record."""
 
     def __init__(self, tally: IssueTally) -> None:
         self._decoder = decoder_of_unique(tally)

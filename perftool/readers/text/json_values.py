@@ -1,4 +1,4 @@
-"""Checks of values from JSON and pickles. A value of another kind, or out of range, counts as missing."""
+"""Checks of values from JSON and pickles. A value that has the wrong type or is out of range counts as missing."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def read_log_lines(
         if text is not None:
             prefix, text = split_prefix(text)
             yield LogLine(line.number, text, rank if prefix.rank is None else prefix.rank, prefix, line.ended)
-        # Only the record before shows whether a record is the rest of a line.
+        # Only the previous record shows whether a record is the rest of a line.
         wanted.every |= records.is_record
 
 

@@ -89,8 +89,8 @@ def read_lines(
 
 
 def joined(lines: Iterable[TextLine]) -> Iterator[TextLine]:
-    """Join ``lines`` to pieces of at least ``_JOINED`` characters, for text in which line feeds have no meaning. A line
-    of one character takes a hundred times the memory of its text.
+    """Join ``lines`` into pieces of at least ``_JOINED`` characters, for text in which line feeds have no meaning. A
+    line of one character takes a hundred times the memory of its text.
     """
     texts: list[str] = []
     size = number = 0

@@ -57,7 +57,8 @@ class TextSearch:
 
 
 def _begins_of(found: list[str], piece: str, start: int) -> list[int]:
-    """Return the offsets of the lines that contain the strings ``found``, which must be in the order of ``piece``."""
+    """Return the offsets of the lines that contain the strings ``found``, which must be in the order in which they
+    occur in ``piece``."""
     begins: list[int] = []
     at, end = start, start
     for text in found:

@@ -1,4 +1,4 @@
-"""Decodes JSON, and notes objects that contain a key twice. The standard decoder silently keeps only the last value."""
+"""Decodes JSON, and notes objects with a duplicate key. The standard decoder silently keeps only the last value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perftool.readers.text.issue_tally import IssueTally
 
 
 def decoder_of_unique(tally: IssueTally) -> json.JSONDecoder:
-    """Return a decoder that reports each object that contains a key twice to ``tally``."""
+    """Return a decoder that reports to ``tally`` each object with a duplicate key."""
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

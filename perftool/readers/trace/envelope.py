@@ -189,7 +189,7 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
 
 
 def is_dense(text: bytes) -> bool:
-    """Whether ``text`` has an implausible number of values for metadata."""
+    """Whether ``text`` has too many values to be metadata."""
     return text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_TOKENS
 
 

@@ -49,7 +49,7 @@ def is_event(text: bytes) -> bool:
 def last_boundary(block: bytes) -> tuple[int, int] | None:
     """Return where to cut ``block``: the end of one event and the start of the next, near the end of the block. The
     text between an earlier boundary and the cut must be an event, which rules out objects nested in arguments or lists.
-    The result is None if no boundary near the end can be proven.
+    Return None if no boundary near the end can be proven.
     """
     left = _CUT_WORK * len(block)
     for window in (*_CUT_WINDOWS, len(block)):

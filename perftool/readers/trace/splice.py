@@ -23,8 +23,8 @@ from perftool.readers.trace.time_text import unquote_times
 # events.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
-# Earlier annotations stay in the copy if all of them together, or one of them, are longer than this. That bounds the
-# memory.
+# Earlier annotations are left in the copy if their total length, or the length of any one, exceeds these limits. That
+# bounds the memory.
 _LONGEST_OWN, _LONGEST_EVENT = 128 << 20, 1 << 20
 _MOST_TRIES = 8
 _SPACE = b" \t\r\n"

@@ -76,8 +76,8 @@ class Meetings:
     """A few steps of all ranks. A meeting is one collective, or a send with its receive, matched across its ranks.
 
     Each meeting takes ``wire`` ns once all ranks have arrived. ``kind`` is a number for its operation, size and number
-    of ranks. ``group`` is the name of its process group, and ``lane`` the number of the group. ``passes``: whether it
-    is a send with its receive.
+    of ranks. ``group`` is the name of its process group, and ``lane`` is the number of the group. ``passes``: whether
+    it is a send with its receive.
 
     The last entries of ``arrivals``, one per rank, are the ends of the ranks' windows; ``begin`` contains the starts of
     the windows (ns on the common clock). For all other arrivals, ``spent`` is the time in ns that the rank spent in the

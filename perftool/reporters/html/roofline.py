@@ -113,7 +113,7 @@ def _axis(values: Sequence[float], begin: float, end: float) -> _Axis:
 
 
 def _highest(peaks: Sequence[AssumedPeak]) -> list[AssumedPeak]:
-    """Keep one peak per rate, the highest first."""
+    """Keep one peak per rate, sorted from the highest rate to the lowest."""
     ordered = sorted(peaks, key=lambda peak: (-peak.rate, peak.dtype))
     return list({peak.rate: peak for peak in reversed(ordered)}.values())[::-1]
 

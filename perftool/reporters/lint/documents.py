@@ -30,7 +30,7 @@ def render_json_lines(result: LintReport) -> bytes:
 
 
 def lint_finding_dict(found: LintFinding) -> dict[str, Any]:
-    """Convert a finding to plain values, with its file."""
+    """Convert a finding to plain values, including the name of its file."""
     return {
         **finding_dict(found.finding),
         "file": found.file,

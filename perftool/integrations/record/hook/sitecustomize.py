@@ -11,6 +11,7 @@ if sys.version_info >= (3, 7):  # noqa: UP036
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [place for place in sys.path if place != _HERE]
-# The next import finds the module that this one hides, which takes its place. Python accepts that there is none.
+# The next import finds the module that this one hides, and that module replaces this one. Python does not mind if there
+# is no such module.
 del sys.modules["sitecustomize"]
 import sitecustomize  # type: ignore[import-not-found] # noqa: E402, F401
