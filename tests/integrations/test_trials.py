@@ -40,6 +40,9 @@ def trials_of(module: nn.Module, *calls: Any) -> list[dict[str, Any]]:
     return found.found()
 
 
+pytestmark = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="changes are tried on Linux only")
+
+
 @pytest.fixture(autouse=True)
 def fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a change that applies, nothing is tried."""
