@@ -47,7 +47,7 @@ _EVENT = re.compile(
     rb'"name": "aten::(%b)"[^{}]*?"dur": ([\d.]+)[^{}]*"args": (\{[^{}]*\})' % "|".join(_PRODUCTS + _BETWEEN).encode()
 )
 # The layouts with channels last, by the number of dimensions: images and volumes.
-_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 _TYPES = {"float": torch.float32, "long int": torch.int64, "bool": torch.bool}
 _LIST = "TensorList"
 # The first part of a trace shows which ops are long, because steps are alike.
@@ -89,7 +89,7 @@ class _Op:
             for size, stride, kind in zip(self.dims, self.strides, self.types, strict=True)
             if size
         ]
-        return self.rank in _CHANNELS_LAST and any(
+        return self.rank in CHANNELS_LAST and any(
             len(size) == len(stride) == self.rank and size[1] > 1 and stride[1] != 1 for size, stride in operands
         )
 
@@ -268,8 +268,8 @@ def _operand(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, lay
         raise MemoryError
     # Random numbers would change the state of the program's generator. Indices must be small.
     operand = torch.full([elements], int(dtype is not torch.int64), dtype=dtype).as_strided(size, stride)
-    if layout is _Layout.CHANNELS_LAST and len(size) in _CHANNELS_LAST:
-        return operand.contiguous(memory_format=_CHANNELS_LAST[len(size)])
+    if layout is _Layout.CHANNELS_LAST and len(size) in CHANNELS_LAST:
+        return operand.contiguous(memory_format=CHANNELS_LAST[len(size)])
     if layout is _Layout.CONTIGUOUS and _is_strided(size, stride):
         return operand.contiguous()
     return operand
@@ -281,5 +281,5 @@ def _is_strided(size: Sequence[int], stride: Sequence[int]) -> bool:
     if not size or len(size) != len(stride) or 0 in stride:
         return False
     tensor = torch.empty_strided(size, stride, device="meta")
-    formats = [torch.contiguous_format, *([_CHANNELS_LAST[len(size)]] if len(size) in _CHANNELS_LAST else [])]
+    formats = [torch.contiguous_format, *([CHANNELS_LAST[len(size)]] if len(size) in CHANNELS_LAST else [])]
     return not any(tensor.is_contiguous(memory_format=one) for one in formats)

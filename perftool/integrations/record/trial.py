@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-# The layouts with channels last, by the number of dimensions.
-_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+from perftool.integrations.op_speeds import CHANNELS_LAST
+
 _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 # The size of the matmul that shows whether BF16 is fast.
 _SIZE = 512
-# Each change is measured until its runs take this long in total, in s, but at least twice, and at most so many times.
+# Each change runs until its runs have taken this long in total, in s, but at least and at most this many times.
 _ENOUGH_S, _FEWEST_RUNS, _MOST_RUNS = 2.0, 3, 6
 
 
@@ -35,8 +35,7 @@ class Call:
     differentiated: bool
 
     def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A copy of the inputs, because the call may change them, and because they may be in memory that is shared with
-        the program."""
+        """Return a copy of the inputs, because the call may change them."""
         copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(_copied, (self.args, dict(self.kwargs)))
         return copied
 
@@ -80,7 +79,8 @@ class _Times:
         self._longest = 0.0
 
     def warm_up(self) -> None:
-        """Run once as it is: a forked process copies each page of memory when it first writes to it."""
+        """Run the unchanged call once, untimed. A forked process copies each page of memory that it writes, which takes
+        time."""
         self._run(_BASE)
         self._taken[_BASE.key].clear()
 
@@ -115,7 +115,7 @@ class _Times:
 
 
 def tried(call: Call, until: float) -> dict[str, Any]:
-    """The shortest time of ``call``, in ns, as it is and with each change, and the changes that fail.
+    """Return the shortest time of ``call``, in ns, unchanged and with each change, and the changes that fail.
 
     Start no run that would end after ``until``, a time of ``time.monotonic``. Return an empty dict if no change applies
     or the call cannot be repeated."""
@@ -158,7 +158,7 @@ def _changes(call: Call, *, bf16: bool) -> list[_Change]:
 
 
 def _is_apart(weight: torch.Tensor) -> bool:
-    layout = _CHANNELS_LAST.get(weight.dim())
+    layout = CHANNELS_LAST.get(weight.dim())
     return layout is not None and not weight.is_contiguous(memory_format=layout)
 
 
@@ -170,7 +170,7 @@ def _changed(call: Call, change: _Change) -> Iterator[None]:
     apart = [one for one in call.convolutions if change.channels_last and _is_apart(one.weight)]
     wrapped = [one for one in call.convolutions if change.fp32_depthwise and one.groups > 1]
     for one in apart:
-        one.weight.data = one.weight.data.contiguous(memory_format=_CHANNELS_LAST[one.weight.dim()])
+        one.weight.data = one.weight.data.contiguous(memory_format=CHANNELS_LAST[one.weight.dim()])
     for one in wrapped:
         one.forward = _in_fp32(one.forward)
     try:
@@ -198,8 +198,8 @@ def _copied(value: Any) -> Any:
 
 
 def _in_channels_last(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() in _CHANNELS_LAST:
-        return value.contiguous(memory_format=_CHANNELS_LAST[value.dim()])
+    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() in CHANNELS_LAST:
+        return value.contiguous(memory_format=CHANNELS_LAST[value.dim()])
     return value
 
 

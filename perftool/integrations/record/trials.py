@@ -93,7 +93,7 @@ class Trials:
         return len(self._found) < _MOST_TRIED and self._left_s > 0 and _is_possible(states)
 
     def found(self) -> list[dict[str, Any]]:
-        """The calls that were tried: how many there were, and the times of one call, in ns, with each change."""
+        """Return the calls that were tried: how many there were, and the times of one call, in ns, with each change."""
         return [one for one in self._found.values() if one]
 
     def _tried(self, call: Call) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _described(value: Any) -> Hashable:
 
 def _is_possible(states: list[Any]) -> bool:
     """Whether a forked child can run a model with these parameters and buffers without an effect on the program."""
-    # A child would write into shared memory.
+    # The copy would first have to copy shared memory, which takes time.
     if not all(is_plain(one) and not one.is_shared() for one in states):
         return False
     if not hasattr(os, "fork") or any(name in sys.modules for name in _UNSAFE) or torch.is_autocast_enabled("cpu"):

@@ -1,16 +1,17 @@
 -- The calls to models that `record` repeated with changes to the program, in one step before the recording.
 --
--- A call of a model (a module outside of other modules) runs again in a forked child of the program, with its backward
--- pass, as it is and with each change. Only `record` does this, and only without an accelerator (docs/recording.md). One
--- row per model and shapes of its inputs. A time is NULL if the change does not apply, fails, or had no time.
+-- A forked copy of the program repeats a call to a model (a module that is not inside another module) with its backward
+-- pass: unchanged, and with each change. Only `record` does this, and only without an accelerator (docs/recording.md).
+-- One row per model and shapes of its inputs. A time is NULL if the change did not apply, failed, or was not reached in
+-- time.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
 -- column path: VARCHAR, class of the model
 -- column calls: BIGINT, number of such calls in the step
--- column base_ns: BIGINT, time of one call and its backward pass, as it is, in ns
+-- column base_ns: BIGINT, time of one unchanged call and its backward pass, in ns
 -- column bf16_ns: BIGINT, the same under autocast with BF16
--- column bf16_dense_ns: BIGINT, the same with depthwise and grouped convolutions in FP32
--- column channels_last_ns: BIGINT, the same as it is, but in channels_last layout (volumes: channels_last_3d)
+-- column bf16_dense_ns: BIGINT, the same under autocast, but with depthwise and grouped convolutions in FP32
+-- column channels_last_ns: BIGINT, the same in channels_last layout (volumes: channels_last_3d)
 -- column bf16_channels_last_ns: BIGINT, the same under autocast with BF16, in channels_last layout
 -- column failed: VARCHAR, the changes with which the call raised an error

@@ -8,7 +8,7 @@
 -- column rank: INTEGER, distributed rank
 -- column change: VARCHAR, the change, as the columns of trials are named, without _ns
 -- column model: VARCHAR, class of the model whose calls take the most time
--- column base_ns: BIGINT, time of all calls to models in one step, and of their backward passes, as they are, in ns
+-- column base_ns: BIGINT, time of all calls to models in one step and of their backward passes, unchanged, in ns
 -- column changed_ns: BIGINT, the same with the change, where it applies and does not fail
 -- column step_ns: BIGINT, time of a step without the profiler and other processes, in ns
 -- column saved_ratio: DOUBLE, the time that the change saves, as a share of a step without the profiler
