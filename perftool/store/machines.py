@@ -199,6 +199,19 @@ def ignored_targets_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[
     return list(rows.values())
 
 
+def loader_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return rows of ``loader_calls``: what the workers of data loaders did."""
+    rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for rank, one in _listed(metadata, "loader_calls", _MOST_MODULES):
+        file, function, inside = (_text(one, name) or None for name in ("file", "function", "inside"))
+        line, samples, fetching = _count(one, "line"), _whole(one, "samples"), _whole(one, "fetching")
+        known = file and line and function if file or function else inside
+        if known and samples and fetching and samples <= fetching:
+            call = file, line if file else None, function, inside
+            rows.setdefault((rank, *call), (rank, *call, samples, fetching))
+    return list(rows.values())
+
+
 def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Return rows of ``trials``: the calls to models that were repeated with changes."""
     rows = []

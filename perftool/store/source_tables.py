@@ -15,6 +15,7 @@ from perftool.store.facts import device_facts, named_devices
 from perftool.store.machines import (
     cpu_facts,
     ignored_targets_of,
+    loader_calls_of,
     machines_of,
     memory_faults_of,
     op_speeds_of,
@@ -53,6 +54,7 @@ def source_tables(
         "repeated_calls": repeated_calls_of(metadata),
         "padded_inputs": padded_inputs_of(metadata),
         "ignored_targets": ignored_targets_of(metadata),
+        "loader_calls": loader_calls_of(metadata),
         "trials": trials_of(metadata),
         "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),

@@ -160,6 +160,26 @@ def test_trials_that_make_no_sense_are_left_out(tmp_path: Path, found: object) -
     assert rows(tmp_path, "trials", found, "trials") == []
 
 
+CALL = {"file": "a.py", "line": 7, "function": "load", "inside": "sort (b.py)", "samples": 30, "fetching": 40}
+
+
+def test_what_loader_workers_did_is_read(tmp_path: Path) -> None:
+    library = {"file": "", "line": 0, "function": "", "inside": "stack (c.py)", "samples": 10, "fetching": 40}
+    found = [("a.py", 7, "load", "sort (b.py)", 30, 40), (None, None, None, "stack (c.py)", 10, 40)]
+    assert rows(tmp_path, "loader_calls", [CALL, CALL, library], "loader_calls") == found
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        5, [None], [{**CALL, "line": 0}], [{**CALL, "function": ""}], [{**CALL, "samples": 41}],
+        [{**CALL, "fetching": 2**62}], [{**CALL, "file": 1, "inside": None}],
+    ],
+)  # fmt: skip
+def test_calls_of_loader_workers_that_make_no_sense_are_left_out(tmp_path: Path, found: object) -> None:
+    assert rows(tmp_path, "loader_calls", found, "loader_calls") == []
+
+
 def speeds(folder: Path, ops: object) -> list[tuple[object, ...]]:
     return rows(folder, "ops", ops, "op_speeds")
 

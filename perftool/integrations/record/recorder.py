@@ -31,6 +31,7 @@ from perftool.integrations.own_threads import signals_blocked
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.leaving import Leaving
+from perftool.integrations.record.loader_workers import LoaderWorkers
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
 from perftool.integrations.record.repeated_calls import RepeatedCalls
@@ -93,6 +94,7 @@ class Recorder:
         self._home = HomeThread(self._program_ended)
         self._repeated_calls = RepeatedCalls(plan.trials)
         self._program_profilers = ProgramProfilers(plan)
+        self._loader_workers = LoaderWorkers() if plan.stacks else None
         self._began_ns = 0
         self._seen = 0
         self._ours = False
@@ -111,7 +113,7 @@ class Recorder:
         self._firsts = [First(Optimizer, self._optimizer_made), First(dataloader._BaseDataLoaderIter, self._reconsider)]
         atexit.register(self._program_ended)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
         plan.note(Note("ready"))
 
     def _step_ended(self) -> None:
@@ -289,6 +291,8 @@ class Recorder:
         calls = self._repeated_calls
         steps = {**facts["steps"], "called": self._steps.called}
         examined: dict[str, Any] = {"trials": calls.trials.found()} if calls.trials.found() else {}
+        if self._loader_workers is not None and (found := self._loader_workers.found()):
+            examined["loader_calls"] = found
         if calls.found is not None:
             examined["repeated_calls"] = calls.found
             examined |= {"padded_inputs": calls.padded.found(), "ignored_targets": calls.ignored.found()}
@@ -316,6 +320,8 @@ class Recorder:
         self._over = True
         self._profiler = None
         self._repeated_calls.end()
+        if self._loader_workers is not None:
+            self._loader_workers.end()
         if self._deadline is not None:
             self._deadline.close()
         with errors_become_warnings("the recorder could not remove its hooks"):
@@ -349,7 +355,13 @@ class Recorder:
     def _forced(self) -> None:
         self._plan.note(Note("explained", _FORCED))
 
+    def _before_fork(self) -> None:
+        if self._loader_workers is not None:
+            self._loader_workers.before_fork()
+
     def _forked(self) -> None:
+        if self._loader_workers is not None:
+            self._loader_workers.forked()
         if self._seen or self._over:
             self._over = True
             self._repeated_calls.end()

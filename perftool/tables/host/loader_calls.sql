@@ -1,0 +1,14 @@
+-- What the workers of data loaders did while they fetched batches, by samples of their stacks.
+--
+-- `record` takes a sample of each forked worker every 10 ms, from the start of the worker to the end of the recording
+-- (docs/recording.md). One row per line of the user's own code and function that ran inside it. At most 50 rows per
+-- rank, the most frequent ones.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank
+-- column file: VARCHAR, file of the innermost of the user's own lines; NULL if none of the lines was the user's
+-- column line: INTEGER, its number
+-- column function: VARCHAR, its function
+-- column inside: VARCHAR, the function that ran inside the line, with its file; NULL if the line called no Python function
+-- column samples: BIGINT, number of samples
+-- column fetching: BIGINT, number of all samples of this rank's workers during fetches

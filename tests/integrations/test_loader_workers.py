@@ -1,0 +1,76 @@
+"""``record`` samples the workers of data loaders, and a finding names the line where they spend their time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections import Counter
+from mmap import PAGESIZE, mmap
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from recorded_script import run
+
+from perftool.api import analyze
+from perftool.integrations.record import loader_workers
+from perftool.integrations.record.loader_workers import Call, LoaderWorkers
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks workers by default")
+
+SCRIPT = """
+import json, time, torch
+class Texts(torch.utils.data.Dataset):
+    def __len__(self): return 100
+    def __getitem__(self, index):
+        until = time.monotonic() + 0.02
+        while time.monotonic() < until: json.dumps(list(range(1000)))
+        return torch.ones(4)
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loader = torch.utils.data.DataLoader(Texts(), batch_size=5, num_workers=1, multiprocessing_context="fork")
+    for batch in loader:
+        optimizer.zero_grad(); model(batch).sum().backward(); optimizer.step()
+"""
+
+
+def test_a_finding_names_the_line_where_workers_spend_their_time(tmp_path: Path) -> None:
+    run(tmp_path, SCRIPT, "--active", "4")
+    (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
+    calls = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]["loader_calls"]
+    assert [calls[0][name] for name in ("file", "line", "function")] == ["script.py", 7, "__getitem__"]
+    assert {call["fetching"] for call in calls} == {sum(call["samples"] for call in calls)}
+    (finding,) = [one for one in analyze([str(trace)]).findings if one.code == "GAP102"]
+    assert "of their time at script.py:7 (__getitem__)" in finding.message
+
+
+def test_a_thread_that_fetches_no_batch_is_not_counted() -> None:
+    assert loader_workers._call_of(sys._getframe()) is None
+    assert loader_workers._call_of(None) is None
+
+
+def test_counts_that_are_not_complete_are_left_out() -> None:
+    shared = mmap(-1, 2 * PAGESIZE)
+    loader_workers._show(Counter({Call("a.py", 1, "f", ""): 3}), shared, PAGESIZE)
+    assert loader_workers._shown(shared, PAGESIZE) == [["a.py", 1, "f", "", 3]]
+    shared[PAGESIZE + 12] ^= 1
+    assert loader_workers._shown(shared, PAGESIZE) == []
+
+
+def test_many_long_names_fit() -> None:
+    shared = mmap(-1, PAGESIZE + loader_workers._BYTES)
+    calls = Counter({Call(f"{at:0200}", at, f"{at:0200}", f"{at:0200}"): at + 1 for at in range(2_000)})
+    loader_workers._show(calls, shared, PAGESIZE)
+    assert len(loader_workers._shown(shared, PAGESIZE)) >= 10
+
+
+def test_other_forks_share_nothing() -> None:
+    workers = LoaderWorkers()
+    workers.before_fork()
+    workers.forked()
+    assert workers.found() == []
+    workers.end()
