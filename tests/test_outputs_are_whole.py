@@ -43,7 +43,7 @@ WRITING = {"write_text", "write_bytes", "copyfile", "move", "mkstemp", "rename",
 
 
 def writers(path: Path) -> list[int]:
-    """Return the lines on which ``path`` opens a file for writing, or writes one in a single call."""
+    """Return the lines at which the code in ``path`` opens a file for writing, or writes a whole file with one call."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):

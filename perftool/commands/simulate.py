@@ -155,7 +155,7 @@ def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bo
 
 
 def _shown(path: Path) -> str:
-    """Return ``path``, relative to the working directory if it is inside."""
+    """Return ``path``, relative to the working directory if it is in that directory."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OpRate:
-    """All calls of an op with the same shapes, on all ranks. The fields are columns of the table op_efficiency."""
+    """All calls to an op that have the same shapes, on all ranks. The fields are columns of the op_efficiency table."""
 
     name: str
     source: str

@@ -7,7 +7,8 @@ from math import prod
 
 Shape = tuple[int, ...]
 _PRODUCTS = {"gemm", "batch_gemm", "masked_batch_gemm"}
-# The kernels of a convolution and of its two gradients. The channels are the fastest dimension of input and result.
+# The kernels of a convolution and of its two gradients. Channels are the fastest-varying dimension of the input and the
+# result.
 _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 
 

@@ -515,8 +515,7 @@ def _is_trace(path: str) -> bool:
 
 
 def _profiler_csvs(everything: Iterable[Path], wanted: Wanted) -> tuple[list[str], dict[str, str]]:
-    """Return the profiler's tables among the files of a folder, and for each other file with a similar name, the reason
-    why it is not such a table."""
+    """Return the files of a folder that are tables of the profiler, and why any similarly named file is not one."""
     named = [file for file in everything if _TABLE_NAME.search(file.name) and wanted.allows(str(file))]
     tables = sorted(
         str(file)

@@ -136,9 +136,9 @@ _BARE = re.compile(
 # Headers whose value extends to the end of the line, or of the argument that contains them.
 _HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
 _HEADER = re.compile(r"""(?:= *"[^"\r\n]*"|[^"'`\r\n])*""")
-# A list or an object, up to its first closing bracket. In truncated text, the last string may have no end.
+# A list or an object, up to its first closing bracket. In truncated text, the last string may be unterminated.
 _LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*[\])}]?""")
-# A tuple, a list or the arguments of a call, and a string in it.
+# A tuple, list or argument list, and a string inside one.
 _ITEMS = re.compile(r"""[\w.]{0,60}[\[(][^\])\r\n]{1,600}""")
 _ITEM = re.compile(r"""(\\*["'])([^"']{8,256})\1""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)

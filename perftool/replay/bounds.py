@@ -37,7 +37,7 @@ def bounds_of(store: TraceStore, model: Model) -> tuple[BoundShare, ...]:
 
 
 def shares(totals: Mapping[str, int]) -> tuple[BoundShare, ...]:
-    """Return ``totals`` in ns as shares of their sum, largest first."""
+    """Convert ``totals`` (in ns) to shares of their sum, largest first."""
     whole = max(1, sum(totals.values()))
     kinds = sorted((kind for kind in totals if totals[kind]), key=lambda kind: (-totals[kind], kind))
     return tuple(BoundShare(kind, totals[kind] / whole) for kind in kinds)

@@ -43,7 +43,7 @@ def _notes(report: Report) -> str:
 
 
 def _bar(parts: Sequence[TimePart]) -> str:
-    """Show the parts of the time as a bar with a legend; idle parts are pale."""
+    """Show the time breakdown as a bar with a legend; idle parts are pale."""
     if not parts:
         return ""
     pieces = "".join(

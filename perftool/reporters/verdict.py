@@ -46,8 +46,8 @@ def amount_text(gain: Gain | None) -> str:
 
 
 def overlap_text(finding: Finding) -> str:
-    """Name up to two larger findings that count the same time, or may: ``overlaps FUS103, may overlap MEM110``. Return
-    "" if none is known."""
+    """Name up to two larger findings that count, or may count, the same time, for example ``overlaps FUS103, may
+    overlap MEM110``. Return "" if none is known."""
     sure = [overlap.code for overlap in finding.overlaps if overlap.certain][:2]
     maybe = [one.code for one in finding.overlaps if not one.certain and one.code not in sure][: 2 - len(sure)]
     parts = (("overlaps", sure), ("may overlap", maybe))

@@ -22,7 +22,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_traces"
 @pytest.fixture
 def outcome(pytester: pytest.Pytester):
     """Return a function that runs a test with ``lint_trace`` on ``trace`` and returns the result."""
-    # pytest finds an installed plugin by its entry point. In a bare checkout, the plugin has to be named.
+    # pytest finds an installed plugin by its entry point. In a bare checkout, the plugin must be loaded with -p.
     loaded = any(point.name == "habana_perf_tool" for point in entry_points(group="pytest11"))
 
     def run(trace: str, *arguments: str, call: str = "") -> pytest.RunResult:

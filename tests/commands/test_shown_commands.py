@@ -16,8 +16,7 @@ NOT_HERE = {
     "record": "runs the training script of the reader",
 }
 RECORDINGS = ("run.pt.trace.json", "decode.pt.trace.json", "capture.pt.trace.json", "traces/rank0.json")
-# Other names that the pages use for these recordings. Each maps to a single name, so that remembered analyses can be
-# used.
+# Other names that the pages use for these recordings. Each maps to a single name, so that cached analyses can be used.
 ALIASES = {
     "run.json": "run.pt.trace.json",
     **dict.fromkeys(("my_tensorboard_logs", "main/", "branch/", "profile_dir", "runs/first"), "traces/"),

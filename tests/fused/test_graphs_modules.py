@@ -16,7 +16,7 @@ from perftool.fused.graphs.record import GraphCaptureError
 
 
 class Counting(torch.nn.Module):
-    """A small network that counts how often Python runs its forward."""
+    """A small network that counts how many times Python runs its forward method."""
 
     def __init__(self):
         super().__init__()

@@ -21,9 +21,8 @@ def qkv(batch=2, heads=2, tokens=5, size=4, dtype=torch.float64, grad=False):
 
 
 def call(tensors, **changes):
-    """Call FusedSDPA.apply by parameter names, which keeps the tests readable. The function itself accepts only
-    positions.
-    """
+    """Call FusedSDPA.apply with keyword arguments, which keeps the tests readable. The function itself accepts only
+    positional ones."""
     names = ("attn_mask", "dropout_p", "is_causal", "scale", "softmax_mode", "recompute_mode",
              "valid_seq_len", "seq_padding_type", "return_dropout_mask", "return_attn_probs")  # fmt: skip
     defaults = (None, 0.0, False, None, "None", None, None, "left", False, False)

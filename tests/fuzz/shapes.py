@@ -94,9 +94,8 @@ def _trace(
 
 
 def shaped(random: Random) -> bytes:
-    """Return a trace of a few hundred launches. Each id that joins use is the same for all launches, has one of a few
-    values, or is unique.
-    """
+    """Return a trace of a few hundred launches. Each id used in a join is the same for all launches, has one of a few
+    values, or is unique."""
     launches = random.choice((200, 600, 1200))
     span, few = 50 * launches, random.randint(2, 40)
 
@@ -265,7 +264,7 @@ def _framed(number: int, op_at: float, dur: float, external_id: int) -> list[Eve
 
 
 def _snapshot(devices: int) -> bytes:
-    """Return a snapshot of the CUDA allocator with a history of one device."""
+    """Return a snapshot of the CUDA allocator that contains the history of only one device."""
     block = {"action": "alloc", "addr": 1, "size": 512, "time_us": 5}
     traces = [[block] * 20_000, *[[]] * (devices - 1)]
     return json.dumps({"segments": [{}] * 20_000, "device_traces": traces}).encode()

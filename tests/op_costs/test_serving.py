@@ -155,8 +155,8 @@ def test_gradients_of_convolutions_by_their_own_arguments() -> None:
 
 @pytest.mark.parametrize("name", ["aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward"])
 def test_flash_attention_of_four_sizes_on_rocm(name: str) -> None:
-    # Recorded on an MI300X: 8 sequences of 4,096 tokens, 16 heads of 128. In one of the ops, the dimension of the heads
-    # comes before that of the sequence.
+    # Recorded on an MI300X: 8 sequences of 4,096 tokens, 16 heads of size 128. In one of the ops, the heads dimension
+    # comes before the sequence dimension.
     heads_first = name.endswith("product_flash_attention")
     qkv = [(BF16, 8, 16, 4096, 128) if heads_first else (BF16, 8, 4096, 16, 128)] * 3
     before = ["", "", ""] if heads_first else ["", "", "", "", "", "4096", "4096"]

@@ -18,7 +18,7 @@ Stretch = tuple[int, int, float]
 
 
 def slow_saved(stretches: list[Stretch], until: int) -> float:
-    """Return the time that ``stretches`` save before ``until``, computed for each ns."""
+    """Return the time that ``stretches`` save before ``until``, added up one nanosecond at a time."""
     best = (
         [1.0 - factor for ts, end, factor in stretches if ts <= moment < end] for moment in range(until)
     )  # fmt: skip

@@ -53,7 +53,7 @@ def _collectives(report: Report) -> Iterator[str]:
 
 
 def _gains(report: Report) -> Iterator[str]:
-    """A gain may not exceed the step, or the device's idle time if the fix relieves only the host."""
+    """A gain must not exceed the step time, or the device's idle time if the fix saves only host time."""
     mean_ns = report.run.mean_step_ns
     # If most kernels are missing, the step time is unknown, and gains are compared with the recorded steps.
     step = mean_ns / 1e6 if mean_ns else report.summary["step_time_ms"].value or median_step_ns(report.steps) / 1e6

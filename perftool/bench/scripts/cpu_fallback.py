@@ -17,7 +17,7 @@ def mean_distance(points: torch.Tensor) -> torch.Tensor:
         return torch.pdist(points).mean()
     squares = points.square().sum(1)
     squared = squares.unsqueeze(0) + squares.unsqueeze(1) - 2.0 * points @ points.T
-    # This avoids the infinite gradient of the root at zero.
+    # This avoids the infinite gradient of the square root at zero.
     pairs = torch.ones_like(squared).triu(1)
     return ((squared * pairs + (1.0 - pairs)).sqrt() * pairs).sum() / pairs.sum()
 

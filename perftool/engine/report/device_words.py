@@ -263,9 +263,8 @@ def _without_wrappers(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
 
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
-    """Return the work by class, largest first: the class ``first``, and others. No class in the result is ever inside
-    another class, so that no work is counted twice.
-    """
+    """Return the work of the class ``first`` and of others, largest first. No class in the result is ever inside
+    another class, so that no work is counted twice."""
     paths = [one.path.split(INSIDE) for one in modules if one.path]
     ordered = [_class_part(modules, name) for name in {one.module for one in modules if one.module} - {first}]
     ordered.sort(key=lambda part: (-part.share, part.name))

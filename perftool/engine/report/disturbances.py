@@ -6,9 +6,9 @@ from perftool.engine.rules.limits import cpu_times
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_bytes, format_ns, format_ratio
 
-# A wait with a smaller share of the time is not mentioned.
+# A wait that takes a smaller share of the recorded time is not mentioned.
 _WEIGHTY = 0.05
-# Child processes that took this share of the waiting time on the cores are its likely reason.
+# If child processes used the cores for at least this share of the waiting time, they are its likely cause.
 _CAUSING = 0.5
 _WAITED = """
 SELECT l.overload_ns, l.overload_ns / l.wall_ns AS share, m.stolen_ns / m.cores > coalesce(m.delay_ns, 0) AS stolen,

@@ -85,7 +85,7 @@ LITTLE_KNOWN = "Ops without a cost model take most of the time, so there is no f
 
 
 def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
-    """Return the rates that ops reach, or None if the input shows no device work."""
+    """Return the rates that ops achieve, or None if the input shows no device work."""
     store.build(list(EFFICIENCY_TABLES))
     (totals,) = store.select(_TOTALS)
     ops = tuple(OpRate(**row) for row in store.select(_OPS, {"top": MOST_OPS}))

@@ -85,7 +85,7 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
 
 
 def successor(text: str, rules: Iterable[Rule]) -> Rule | None:
-    """Return the current rule for ``text``, a retired code or name, or None if there is none."""
+    """Return the rule that replaced the retired code or name ``text``, or None if there is none."""
     return next((rule for rule in rules if text in rule.retired), None)
 
 

@@ -34,7 +34,7 @@ def current_device_type() -> str:
 
 
 class _CudaGraph:
-    """PyTorch's own CUDA graph, captured on its side stream."""
+    """PyTorch's own CUDA graph, which PyTorch captures on a side stream."""
 
     def __init__(self) -> None:
         self._graph = torch.cuda.CUDAGraph()

@@ -134,8 +134,8 @@ def _whole_memory() -> int:
 
 
 def process_memory() -> int:
-    """Return the current memory use of this process in bytes, its peak if the current use is unknown, or 0 if both
-    are."""
+    """Return this process's current memory use in bytes. If that is unknown, return its peak; if that is unknown too,
+    return 0."""
     return resident_bytes() or peak_process_memory()
 
 

@@ -142,8 +142,8 @@ class Steps:
         self._settle("optimizer")
         leader = self._leader() if self._leader else None
         if leader is None or id(optimizer) in self._followers:
-            # Count the steps of the first optimizer, until another one steps twice without a step of the first in
-            # between; then count that one's.
+            # Count the first optimizer's steps until another optimizer steps twice in a row without the first one
+            # stepping; from then on, count the other's.
             leader, self._leader = optimizer, weakref.ref(optimizer)
         if optimizer is leader:
             self._followers.clear()

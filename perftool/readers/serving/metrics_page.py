@@ -17,8 +17,8 @@ from perftool.model.serving import MetricsPage
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_lines import Source, TextLine, Wanted, read_lines
 
-# The value of a label is in quotes and may contain any character, such as a brace. The limit on escapes keeps the
-# memory small, because the regular expression keeps a state per escape.
+# The value of a label is in quotes and may contain any character, including braces. The limit on escapes bounds memory
+# use, because the regular expression engine stores a state for each escape.
 _VALUE = r'"[^"\\]*(?:\\.[^"\\]*){0,1000}"'
 _LABEL = rf"\w{{1,100}}={_VALUE}"
 _LABELS = rf"\{{(?:{_LABEL}(?:,{_LABEL})*,?)?\}}"

@@ -9,9 +9,9 @@ import warnings
 
 from perftool.model.valid_text import valid_json
 
-# Strings, and everything that JSON writes differently: tuples, None, booleans, numeric keys. The limits keep the time
-# linear and the memory small, because the regular expression keeps a state per escape, and every digit of a number
-# could be the beginning of a key.
+# Strings, and everything that JSON writes differently: tuples, None, booleans, numeric keys. The limits bound time and
+# memory: the regular expression engine stores a state for each escape, and every digit of a number could be the
+# beginning of a key.
 _TOKEN = re.compile(
     r"""'[^'\\]*(?:\\.[^'\\]*){0,1000}'?|"[^"\\]*(?:\\.[^"\\]*){0,1000}"?|\(|,?\)|\b(?:None|True|False)\b"""
     r"|(?<![\w.\-])-?\d{1,20}(?=:)"

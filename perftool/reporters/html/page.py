@@ -88,7 +88,8 @@ class Page:
 
     @property
     def begin_ns(self) -> int:
-        """Time zero of the page, in ns: the start of the first step or, without steps, a finding's first example."""
+        """Time zero of the page, in ns: the start of the first step or, if there are no steps, of the first example of
+        a finding."""
         places = (place.ts_ns for shown in self.findings for place in shown.finding.related if place.ts_ns is not None)
         return min((step.ts_ns for step in self.report.steps), default=None) or min(places, default=0)
 

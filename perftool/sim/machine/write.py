@@ -108,7 +108,7 @@ def _is_simulated_log(path: Path) -> bool:
 def require_writable(path: Path) -> None:
     """Create the folder of ``path`` and check that ``path`` can be written. Raise PerfToolError if it cannot."""
     _make_folder(path)
-    # An output goes to the file that a link leads to.
+    # Writing to a symbolic link writes to its target.
     path = Path(os.path.realpath(path))
     existed = path.exists()
     # A device or a pipe cannot be tested without writing to it.

@@ -169,8 +169,8 @@ class _Event:
         self._machine.synchronize()
 
     def elapsed_time(self, end_event: _Event) -> float:
-        """Return the virtual milliseconds from this event to ``end_event``. Raise RuntimeError if one of them is not
-        recorded."""
+        """Return the virtual time from this event to ``end_event``, in milliseconds. Raise RuntimeError if either event
+        has not been recorded."""
         if self._ns is None or end_event._ns is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return (end_event._ns - self._ns) / NS_PER_MS

@@ -40,7 +40,7 @@ _LONGEST_ERROR = 2_000
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on the time and the result of a query. With ``explain``, the result is the query plan with times."""
+    """Limits on a query's run time and result size. With ``explain``, the result is the query plan with timings."""
 
     seconds: float
     rows: int = 1_000_000

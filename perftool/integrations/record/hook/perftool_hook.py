@@ -17,9 +17,8 @@ _INSTALLED = [place for place in sys.path if os.path.abspath(place) not in _NAME
 
 
 class _WaitForTorch:
-    """Finds PyTorch with the other finders, and starts the recorder once PyTorch has been imported. Checking whether
-    PyTorch is installed does not start it.
-    """
+    """Uses the other finders to find PyTorch, and starts the recorder once PyTorch has been imported. Checking whether
+    PyTorch is installed does not start it."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if name != "torch":
