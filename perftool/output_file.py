@@ -31,7 +31,7 @@ def require_apart(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
             continue
         place: tuple[int, int] | str | None = _identity(target) or _new_file(target)
         if place in read:
-            raise PerfToolError(f"{target}: an input of this run, and inputs are never overwritten; name another file")
+            raise PerfToolError(f"{target}: an input of this run, and inputs are never overwritten; use another file")
         if place in written:
             raise PerfToolError(f"{target}: two outputs cannot be written to the same file")
         if place is not None:
@@ -121,7 +121,7 @@ def whole_file(target: Path) -> Iterator[Path]:
     """
     real = Path(os.path.realpath(target))
     if real.exists() and not real.is_file():
-        raise PerfToolError(f"{target}: not a regular file, so it cannot be replaced; name another file")
+        raise PerfToolError(f"{target}: not a regular file, so it cannot be replaced; use another file")
     mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o666 & ~_umask()
     # A temporary folder, because the writer may need more files next to the path.
     with tempfile.TemporaryDirectory(dir=real.parent, prefix=f".{real.name}.") as folder:

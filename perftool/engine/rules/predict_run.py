@@ -71,7 +71,7 @@ def _less(row: Mapping[str, Any]) -> Less:
     rank, step = whole("rank", row.get("rank")), whole("step", row.get("step"))
     cause, factor, group = row.get("cause"), row.get("factor"), row.get("group_name")
     if row.get("change") != "shorten":
-        raise QueryError(f"change is {row.get('change')!r:.40}; a cross-rank rule can only shorten")
+        raise QueryError(f"change is {row.get('change')!r:.40}; cross-rank rules support only shorten")
     if rank is None:
         raise QueryError("rank is missing")
     if cause not in (*CAUSES, "own", "link"):

@@ -67,7 +67,7 @@ def require_summaries(path: str) -> None:
         try:
             read_history(path)
         except InputError:
-            raise InputError(f"{path}: contains lines other than run summaries; name another file") from None
+            raise InputError(f"{path}: contains lines other than run summaries; use another file") from None
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
