@@ -57,11 +57,10 @@ def with_lines(pieces: Iterable[bytes], calls: Calls) -> Iterator[bytes]:
 def _calls(events: Iterable[Any]) -> Calls:
     lines: dict[int, int] = {}
     own: dict[str, bool] = {}
-    folders = [folder for folder in sys.path if isinstance(folder, str)]
 
-    def is_users(file: str) -> bool:
+    def is_own_line(file: str) -> bool:
         if file not in own:
-            own[file] = is_own(file) and not is_installed(file, folders)
+            own[file] = is_users(file)
         return own[file]
 
     left: list[Any] = list(events)
@@ -72,14 +71,26 @@ def _calls(events: Iterable[Any]) -> Calls:
         caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
         # A package's function that calls nothing else appears only as a callee.
         if (called := _file(callsite)) is not None:
-            is_users(called)
+            is_own_line(called)
         file = _file(caller)
         # For functions that were already running when the recording began, the call line is unknown.
         if caller is None or file is None or _same(caller, callsite):
             continue
-        if is_users(file):
+        if is_own_line(file):
             lines[event.start_time_ns] = caller.line_number
     return Calls(lines, {package_of(file) for file in own if is_own(file) and not own[file]})
+
+
+def relative_path(file: str) -> str:
+    """Return the path of ``file`` in its import folder, as PyTorch's profiler does."""
+    folders = [folder.rstrip("/") + "/" for folder in sys.path if isinstance(folder, str) and folder]
+    within = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
+    return file[len(within) :]
+
+
+def is_users(file: str) -> bool:
+    """Whether ``file``, a path relative to its import folder, is the user's own code."""
+    return is_own(file) and not is_installed(file, [folder for folder in sys.path if isinstance(folder, str)])
 
 
 def is_installed(file: str, folders: Iterable[str]) -> bool:

@@ -220,7 +220,8 @@ def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
         if path is not None and calls and base:
             failed = [change for change in _CHANGES if change in _list(one.get("failed"))]
             times = [_whole(one, f"{change}_ns") or None for change in _CHANGES]
-            rows.append((rank, path, calls, base, *times, ", ".join(failed) or None))
+            errors = (_text(one, name) or None for name in ("error", "error_line"))
+            rows.append((rank, path, calls, base, *times, ", ".join(failed) or None, *errors))
     return rows
 
 

@@ -352,6 +352,19 @@ def _convolutions(side: Callable[[int], int]) -> bytes:
     return document(events)
 
 
+def _cosines(number: Callable[[int], int]) -> bytes:
+    """Cosine similarities of all pairs, whose ops have the sequence number ``number``, and a backward node for each."""
+    events = _steps(5, 800_000)
+    for at in range(8_000):
+        begin, of = 100 * at, {"Sequence number": number(at)}
+        events += [
+            x("aten::cosine_similarity", begin, 30, **{"Input Dims": [[7, 1, 4], [1, 7, 4], [], []]}, **of),
+            x("aten::mul", begin + 11, 10, **{"Input Dims": [[7, 7, 4], [7, 7, 4]]}, **of),
+            x("autograd::engine::evaluate_function: MulBackward0", begin + 40, 10, **of),
+        ]
+    return document(events)
+
+
 def _distances(number: Callable[[int], int]) -> bytes:
     """Pairwise distances, whose ops have the sequence number ``number``, and a backward node for each."""
     events = _steps(5, 800_000)
@@ -705,6 +718,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "padding of many lengths": ("t.json", lambda: _padded(lambda _: 50), lambda: _padded(lambda at: at + 2)),
     "derivatives of one number": ("t.json", lambda: _derivatives(lambda at: at), lambda: _derivatives(lambda _: 7)),
     "passes through a network": ("t.json", lambda: _network_passes(2), lambda: _network_passes(6_000)),
+    "cosines of one number": ("t.json", lambda: _cosines(lambda at: at), lambda: _cosines(lambda _: 7)),
     "distances of one number": ("t.json", lambda: _distances(lambda at: at), lambda: _distances(lambda _: 7)),
     "nodes of one number": ("t.json", lambda: _numbered(lambda at: at), lambda: _numbered(lambda _: 7)),
     "tables of many heights": (

@@ -26,11 +26,13 @@ def test_the_targets_of_a_loss_are_added_up() -> None:
     targets = IgnoredTargets()
     for _ in range(2):
         targets.add("Net > CrossEntropyLoss", nn.CrossEntropyLoss(), (SCORES, TARGETS))
+    targets.add("Texts > CrossEntropyLoss", nn.CrossEntropyLoss(), (torch.zeros(2, 9, 3), TARGETS.reshape(2, 3)))
     targets.add("NLLLoss", nn.NLLLoss(ignore_index=-1), (SCORES, TARGETS))
     targets.add("Other", nn.CrossEntropyLoss(), (SCORES, TARGETS.clamp(0)))
     assert targets.found() == [
         {"path": "NLLLoss", "classes": 9, "targets": 6, "ignored": 1},
         {"path": "Net > CrossEntropyLoss", "classes": 9, "targets": 12, "ignored": 6},
+        {"path": "Texts > CrossEntropyLoss", "classes": 9, "targets": 6, "ignored": 3},
     ]
 
 
@@ -39,7 +41,8 @@ def test_the_targets_of_a_loss_are_added_up() -> None:
     [
         pytest.param(nn.MSELoss(), (SCORES, TARGETS), id="another loss"),
         pytest.param(nn.CrossEntropyLoss(), (SCORES, torch.zeros(6, 9)), id="probabilities"),
-        pytest.param(nn.CrossEntropyLoss(), (torch.zeros(2, 9, 3), TARGETS.reshape(2, 3)), id="images"),
+        pytest.param(nn.CrossEntropyLoss(), (torch.zeros(2, 9, 4), TARGETS.reshape(2, 3)), id="other sizes"),
+        pytest.param(nn.CrossEntropyLoss(), (torch.zeros(1, 9, 2, 3), TARGETS.reshape(1, 2, 3)), id="images"),
         pytest.param(nn.CrossEntropyLoss(), (SCORES,), id="one input"),
         pytest.param(nn.CrossEntropyLoss(), (SCORES, 5), id="a number"),
     ],

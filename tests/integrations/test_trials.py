@@ -8,6 +8,7 @@ import mmap
 import multiprocessing
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -85,9 +86,10 @@ def test_each_change_that_applies_is_tried() -> None:
     call = Call(images, (torch.ones(2, 3, 8, 8),), {}, True)
     found = tried(call, soon())
     changes = ["base", "bf16", "bf16_dense", "channels_last", "bf16_channels_last"]
-    assert [*found] == [*(f"{change}_ns" for change in changes), "failed"]
-    assert found["failed"] == []
-    assert min(time_ns for change, time_ns in found.items() if change != "failed") > 0
+    times = [f"{change}_ns" for change in changes]
+    assert [*found] == [*times, "failed", "error", "error_line"]
+    assert [found[name] for name in ("failed", "error", "error_line")] == [[], "", ""]
+    assert min(found[time_ns] for time_ns in times) > 0
     # The model is as it was.
     assert all(one.weight.is_contiguous() and "forward" not in vars(one) for one in call.convolutions)
 
@@ -101,11 +103,13 @@ def test_a_change_that_the_model_does_not_support_is_named() -> None:
     class Strict(nn.Linear):
         def forward(self, x: Any) -> Any:
             if torch.is_autocast_enabled("cpu"):
-                raise TypeError
+                raise TypeError("two\ntypes")
             return super().forward(x)
 
     found = tried(Call(Strict(2, 2), (torch.ones(1, 2),), {}, True), soon())
     assert found["failed"] == ["bf16"]
+    assert found["error"] == "TypeError: two types"
+    assert re.fullmatch(r".*test_trials\.py:\d+", found["error_line"])
     assert "bf16_ns" not in found
 
 

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from perftool.integrations.call_lines import is_installed
+from perftool.integrations.call_lines import is_users, relative_path
 from perftool.integrations.own_threads import start_thread
-from perftool.model.own_code import is_own
 
 _INTERVAL_S = 0.01
 # A worker shows its counts after this many samples.
@@ -140,17 +139,8 @@ def _call_of(frame: FrameType | None) -> Call | None:
     return Call("", 0, "", inside)
 
 
-@cache
-def _relative(file: str) -> str:
-    """Return the path of ``file`` in its import folder, as PyTorch's profiler does."""
-    folders = [folder.rstrip("/") + "/" for folder in sys.path if isinstance(folder, str) and folder]
-    within = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
-    return file[len(within) :]
-
-
-@cache
-def _is_users(file: str) -> bool:
-    return is_own(file) and not is_installed(file, [folder for folder in sys.path if isinstance(folder, str)])
+# Finding out whether a file belongs to a package reads the disk.
+_relative, _is_users = cache(relative_path), cache(is_users)
 
 
 def _show(calls: Counter[Call], shared: mmap.mmap, place: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import random
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from perftool.integrations.call_lines import is_users, relative_path
 from perftool.integrations.op_speeds import CHANNELS_LAST
 
 _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
@@ -23,6 +25,7 @@ _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, tor
 _SIZE = 512
 # Each change runs until its runs have taken this long in total, in s, but at least and at most this many times.
 _ENOUGH_S, _FEWEST_RUNS, _MOST_RUNS = 2.0, 3, 6
+_LONGEST_ERROR = 200
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ class _Times:
 
     def __init__(self, call: Call, until: float) -> None:
         self.failed: list[str] = []
+        # The first error in BF16, and the line of the user's own code where it occurred.
+        self.error = ""
+        self.error_line = ""
         self._call = call
         self._until = until
         self._taken: dict[str, list[float]] = {}
@@ -108,14 +114,18 @@ class _Times:
                 begin = self._clock()
                 self._call.run(args, kwargs, change)
                 taken.append(self._clock() - begin)
-        except Exception:  # noqa: BLE001 - any error means that the model does not work with this change
+        except Exception as error:  # noqa: BLE001 - any error means that the model does not work with this change
             taken.clear()
             self.failed.append(change.key)
+            if change.bf16 and not self.error:
+                self.error = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_ERROR]
+                self.error_line = _line_of(error)
         self._longest = max(self._longest, *taken, 0)
 
 
 def tried(call: Call, until: float) -> dict[str, Any]:
-    """Return the shortest time of ``call``, in ns, unchanged and with each change, and the changes that fail.
+    """Return the shortest time of ``call``, in ns, unchanged and with each change, the changes that fail, and the first
+    error in BF16.
 
     Start no run that would end after ``until``, a time of ``time.monotonic``. Return an empty dict if no change applies
     or the call cannot be repeated."""
@@ -125,7 +135,14 @@ def tried(call: Call, until: float) -> dict[str, Any]:
     times = _Times(call, until)
     times.warm_up()
     times.measure([_BASE, *changes])
-    return {} if _BASE.key in times.failed else {**times.found(), "failed": times.failed}
+    found = {**times.found(), "failed": times.failed, "error": times.error, "error_line": times.error_line}
+    return {} if _BASE.key in times.failed else found
+
+
+def _line_of(error: BaseException) -> str:
+    """Return the innermost line of the user's own code in the stack of ``error``."""
+    lines = [(relative_path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return next((f"{file}:{line}" for file, line in reversed(lines) if is_users(file)), "")
 
 
 def _has_bf16() -> bool:

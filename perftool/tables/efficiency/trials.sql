@@ -15,3 +15,5 @@
 -- column channels_last_ns: BIGINT, the same in channels_last layout (volumes: channels_last_3d)
 -- column bf16_channels_last_ns: BIGINT, the same under autocast with BF16, in channels_last layout
 -- column failed: VARCHAR, the changes with which the call raised an error
+-- column error: VARCHAR, the first error with BF16
+-- column error_line: VARCHAR, file and line of the user's own code where this error was raised
