@@ -22,7 +22,7 @@ _MOST_MODULES = 100
 _WAYS = ("fp32", "fp32_contiguous", "bf16", "fp32_channels_last", "bf16_channels_last")
 # The changes that `record` tries on models, in the order of the columns of ``trials``. The column for the unchanged
 # model comes before them.
-_CHANGES = ("bf16", "bf16_dense", "channels_last", "bf16_channels_last")
+_CHANGES = ("bf16", "bf16_dense", "channels_last", "bf16_channels_last", "bf16_weights")
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000

@@ -94,6 +94,15 @@ def test_each_change_that_applies_is_tried() -> None:
     assert all(one.weight.is_contiguous() and "forward" not in vars(one) for one in call.convolutions)
 
 
+def test_weights_are_converted_only_without_a_backward_pass() -> None:
+    model = nn.Linear(4, 4)
+    with torch.no_grad():
+        found = tried(Call(model, (torch.ones(2, 4),), {}, False), soon())
+    assert [*found][:3] == ["base_ns", "bf16_ns", "bf16_weights_ns"]
+    assert model.weight.dtype is torch.float32
+    assert "bf16_weights_ns" not in tried(Call(model.double(), (torch.ones(2, 4).double(),), {}, False), soon())
+
+
 def test_without_fast_bf16_and_images_nothing_can_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_has_bf16", lambda: False)
     assert tried(Call(nn.Linear(2, 2), (torch.ones(1, 2),), {}, True), soon()) == {}

@@ -151,7 +151,7 @@ TRIAL |= {"error": "E: x", "error_line": "a.py:7"}
 
 def test_trials_are_read(tmp_path: Path) -> None:
     assert rows(tmp_path, "trials", [TRIAL], "trials") == [
-        ("Net", 2, 90, 50, None, None, None, "channels_last", "E: x", "a.py:7")
+        ("Net", 2, 90, 50, None, None, None, None, "channels_last", "E: x", "a.py:7")
     ]
 
 

@@ -22,8 +22,11 @@ _SYSTEM_SHARE = 0.25
 # Compared with the steps before the recording, the system's share of the CPU time, and the page faults per step, must
 # be this many times as large. If there are no such steps, the process must have grown by this much.
 _TIMES, _GROWTH_BYTES = 2, 1 << 30
+# If recorded steps take this many times as long as earlier ones, both times are stated.
+_MUCH_LONGER = 1.5
 _GREW = """
 SELECT p.grown_bytes, p.system_ns / p.process_ns AS share, q.system_ns / nullif(q.process_ns, 0) AS earlier_share,
+       p.wall_ns / nullif(p.steps, 0) AS step_ns, q.wall_ns / nullif(q.steps, 0) AS earlier_step_ns,
        p.page_faults / nullif(p.steps, 0) AS faults, q.page_faults / nullif(q.steps, 0) AS earlier_faults
 FROM memory_faults AS p LEFT JOIN memory_faults AS q ON q.rank = p.rank AND NOT q.profiled
 WHERE p.profiled AND p.rank = (SELECT min(rank) FROM memory_faults) AND p.system_ns > $system * p.process_ns
@@ -66,10 +69,14 @@ def growing_sentence(store: TraceStore) -> str:
     row = rows[0]
     share, before = format_ratio(row["share"]), row["earlier_share"]
     instead = "" if before is None else f", instead of {format_ratio(before)} in earlier steps"
+    step, earlier = row["step_ns"], row["earlier_step_ns"]
+    times = ""
+    if step and earlier and step >= _MUCH_LONGER * earlier:
+        times = f" A recorded step took {format_ns(step)} on average, an earlier one {format_ns(earlier)}."
     return (
         f"The process grew by {format_bytes(row['grown_bytes'])} while it was recorded, and the OS took {share} of its "
-        f"CPU time{instead}. The profiler may be the reason: it splits the memory that the program frees, so tensors "
-        "get new memory. If so, ops on large tensors look slower than they are; record fewer steps."
+        f"CPU time{instead}.{times} The profiler may be the reason: it splits the memory that the program frees, so "
+        "tensors get new memory. If so, ops on large tensors look slower than they are; record fewer steps."
     )
 
 

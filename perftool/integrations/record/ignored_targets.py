@@ -33,7 +33,12 @@ class IgnoredTargets:
             return
         scores, targets = inputs
         # The classes are the second dimension. A convolution cannot leave out some pixels, so images do not count.
-        if scores.dim() not in (2, 3) or targets.shape != scores.shape[:1] + scores.shape[2:] or targets.dtype is not torch.int64 or not 0 < targets.numel() <= _MOST_TARGETS:
+        if (
+            scores.dim() not in (2, 3)
+            or targets.shape != scores.shape[:1] + scores.shape[2:]
+            or targets.dtype is not torch.int64
+            or not 0 < targets.numel() <= _MOST_TARGETS
+        ):
             return
         place = path, int(scores.shape[1])
         if place in self._added or len(self._added) < _MOST_LOSSES:

@@ -46,10 +46,16 @@ class Call:
         """Run the forward pass with ``change``, and the backward pass if there is one."""
         if change.channels_last:
             args, kwargs = tree_map(_in_channels_last, (args, kwargs))
+        if change.bf16_weights:
+            args, kwargs = tree_map(_in_bf16, (args, kwargs))
         with torch.autocast("cpu", dtype=torch.bfloat16) if change.bf16 else nullcontext():
             result = self.module(*args, **kwargs)
         if self.differentiated:
             _backward(result)
+
+    @property
+    def states(self) -> list[torch.Tensor]:
+        return [*self.module.parameters(), *self.module.buffers()]
 
     @property
     def convolutions(self) -> list[Any]:
@@ -58,12 +64,14 @@ class Call:
 
 @dataclass(frozen=True)
 class _Change:
-    """A change to the program: autocast with BF16, with the depthwise convolutions in FP32, and channels_last."""
+    """A change to the program: autocast with BF16, with the depthwise convolutions in FP32; channels_last; or weights
+    and inputs in BF16."""
 
     key: str
     bf16: bool = False
     fp32_depthwise: bool = False
     channels_last: bool = False
+    bf16_weights: bool = False
 
 
 _BASE = _Change("base")
@@ -171,7 +179,14 @@ def _changes(call: Call, *, bf16: bool) -> list[_Change]:
         changes.append(_Change("channels_last", channels_last=True))
         if bf16:
             changes.append(_Change("bf16_channels_last", bf16=True, channels_last=True))
+    # In training, small updates would vanish in BF16 weights.
+    if bf16 and not call.differentiated and all(map(_is_fp32, call.states)):
+        changes.append(_Change("bf16_weights", bf16_weights=True))
     return changes
+
+
+def _is_fp32(state: torch.Tensor) -> bool:
+    return state.dtype is torch.float32 or not state.is_floating_point()
 
 
 def _is_apart(weight: torch.Tensor) -> bool:
@@ -190,9 +205,13 @@ def _changed(call: Call, change: _Change) -> Iterator[None]:
         one.weight.data = one.weight.data.contiguous(memory_format=CHANNELS_LAST[one.weight.dim()])
     for one in wrapped:
         one.forward = _in_fp32(one.forward)
+    if change.bf16_weights:
+        call.module.to(torch.bfloat16)
     try:
         yield
     finally:
+        if change.bf16_weights:
+            call.module.to(torch.float32)
         for one in apart:
             one.weight.data = one.weight.data.contiguous()
         for one in wrapped:
@@ -218,6 +237,10 @@ def _in_channels_last(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() in CHANNELS_LAST:
         return value.contiguous(memory_format=CHANNELS_LAST[value.dim()])
     return value
+
+
+def _in_bf16(value: Any) -> Any:
+    return value.to(torch.bfloat16) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def _backward(result: Any) -> None:

@@ -14,6 +14,7 @@
 -- column bf16_dense_ns: BIGINT, the same under autocast, but with depthwise and grouped convolutions in FP32
 -- column channels_last_ns: BIGINT, the same in channels_last layout (volumes: channels_last_3d)
 -- column bf16_channels_last_ns: BIGINT, the same under autocast with BF16, in channels_last layout
+-- column bf16_weights_ns: BIGINT, the same with weights and inputs in BF16; only for calls without a backward pass
 -- column failed: VARCHAR, the changes with which the call raised an error
 -- column error: VARCHAR, the first error with BF16
 -- column error_line: VARCHAR, file and line of the user's own code where this error was raised

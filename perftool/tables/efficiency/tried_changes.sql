@@ -13,7 +13,7 @@
 -- column step_ns: BIGINT, time of a step without the profiler and other processes, in ns
 -- column saved_ratio: DOUBLE, the time that the change saves, as a share of a step without the profiler
 WITH tried AS (
-    UNPIVOT trials ON bf16_ns, bf16_dense_ns, channels_last_ns, bf16_channels_last_ns
+    UNPIVOT trials ON bf16_ns, bf16_dense_ns, channels_last_ns, bf16_channels_last_ns, bf16_weights_ns
     INTO NAME change VALUE ns
 ),
 steps AS (
