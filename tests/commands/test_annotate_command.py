@@ -202,7 +202,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "the trace itself": (
         ("run.json", "-o", "./run.json"),
-        "./run.json: an input of this run, and inputs are never overwritten; name another file",
+        "./run.json: an input of this run, and inputs are never overwritten; use another file",
     ),
     "other name": (("run.json", "-o", "out.txt"), "out.txt: the name must end in .json or .json.gz"),
     "stdout to a browser": (

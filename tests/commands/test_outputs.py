@@ -55,7 +55,7 @@ def test_no_command_overwrites_its_input(command: list[str], name: str, run: Run
         os.link("run.json", "elsewhere/hard.json")
         name = "elsewhere/hard.json"
     assert run(*command, "-o", name) == 2
-    assert run.err.endswith(f"{name}: an input of this run, and inputs are never overwritten; name another file\n")
+    assert run.err.endswith(f"{name}: an input of this run, and inputs are never overwritten; use another file\n")
     assert Path("run.json").read_bytes() == TRACE
 
 
@@ -78,7 +78,7 @@ def test_no_command_overwrites_traces_that_it_set_aside(command: list[str], run:
     for name in ("run.json", "copy.json"):
         Path(name).write_bytes(rank)
     assert run(*command, "-o", "run.json") == 2
-    assert run.err.endswith("run.json: an input of this run, and inputs are never overwritten; name another file\n")
+    assert run.err.endswith("run.json: an input of this run, and inputs are never overwritten; use another file\n")
     assert Path("run.json").read_bytes() == rank
 
 
@@ -112,7 +112,7 @@ def test_merge_overwrites_no_part(option: str, run: Run) -> None:
     assert run("analyze", "run.json", "--part", "run.part") == 0
     made = Path("run.part").read_bytes()
     assert run("merge", "run.part", option, "run.part") == 2
-    assert run.err.endswith("run.part: an input of this run, and inputs are never overwritten; name another file\n")
+    assert run.err.endswith("run.part: an input of this run, and inputs are never overwritten; use another file\n")
     assert Path("run.part").read_bytes() == made
 
 
@@ -177,7 +177,7 @@ def test_tables_replace_no_pipe_and_no_folder_also_behind_a_link(name: str, run:
 
     assert run("export", "run.json", "-o", name) == 2
 
-    assert run.err == f"habana_perf_tool: {name}: not a regular file, so it cannot be replaced; name another file\n"
+    assert run.err == f"habana_perf_tool: {name}: not a regular file, so it cannot be replaced; use another file\n"
     assert sorted(path.name for path in Path().iterdir()) == before
     assert stat.S_ISFIFO(os.stat("pipe.duckdb").st_mode)
 
@@ -232,7 +232,7 @@ def test_no_output_replaces_a_configuration_a_rule_or_a_baseline(command: list[s
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
     assert run(*command) == 2
-    assert run.err.endswith(": an input of this run, and inputs are never overwritten; name another file\n")
+    assert run.err.endswith(": an input of this run, and inputs are never overwritten; use another file\n")
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
