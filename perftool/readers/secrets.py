@@ -12,6 +12,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
+from html import unescape
 from typing import NamedTuple
 
 from perftool.model.cut_text import CUT
@@ -38,11 +39,13 @@ _BEGUN = re.compile(
 )
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
-# A character as addresses, JSON or Python's ``repr`` encode it: ``%2F``, ``\u0026``, ``\n``. It may be encoded several
-# times. A sequence that sets a colour in a terminal counts as one character.
+# A character as addresses, HTML, JSON, Python's ``repr`` or a shell encode it: ``%2F``, ``&#64;``, ``\u0026``, ``\n``,
+# ``\$``. It may be encoded several times. A sequence that sets a colour in a terminal counts as one character.
 _ENCODED = re.compile(
     r"(?:\x1b|\\{1,8}(?:x1[bB]|u001[bB]|033|e)|%(?:25)*1[bB])\[[\d;]{0,20}[A-Za-z]"
-    r"|(?:%(?:25)*|\\{1,8}(?:x|u00))(?P<code>[0-9A-Fa-f]{2})|\\{1,8}(?P<letter>[abfnrtv0])"
+    r"|(?:%(?:25)*|\\{1,8}(?:x|u00))(?P<code>[0-9A-Fa-f]{2})"
+    r"|\\{1,8}(?:(?P<letter>[abfnrtv0])|(?P<mark>[%+,\-./:;=?@~!#$&*^|<>]))"
+    r"|&(?:amp;)*(?P<entity>#\d{1,6}|#[xX][0-9A-Fa-f]{1,5}|amp|quot|apos|lt|gt);"
 )
 _LINE_ENDS = {"n": "\n", "r": "\r"}
 
@@ -71,8 +74,11 @@ _UNIT = re.compile(
     r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
     r"|(?:com|by|sur|tres|over|under|low|high|band|all|one|two|single|multi)_?pass_$"
 )
-# A name that ends in one of these words only describes a secret or says where it is.
-_ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
+# A name that ends in one of these words only describes a secret or says where it is. Vault's secret id is a password,
+# though.
+_ABOUT = re.compile(
+    r"_(?:file|path|dir|name|(?<!_secret_)id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$"
+)
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 # Names may end in a number or in a word for their use: HF_TOKEN_1, api-key2, API_KEY_PROD_2.
 _PLACE = (
@@ -108,16 +114,22 @@ _IN_WORDS = (
 _NAMED = re.compile(
     rf"""(?:(?P<lead>[?&]|&amp;)|(?<![\w.\-]))(?P<name>{_IN_WORDS}|[\w.\-]+)"""
     r"""(?:\[(?:\d{1,20}|[@*])\]|(?:\\*["'])?\]?)"""
-    r"""(?P<sep>\s*(?:[:|?]{2}=|[:+?!.]=|=>|[=:](?![=:]))\s*|\s*,\s*|\s+"""
+    r"""(?P<sep>\s*(?:[:|?]{2}=|[:+?!.]=|=>|[=:](?![=:]))\s*|\s*,\s*|[ \t]+\|[ \t]+|\s+"""
     r"""|>(?=[^<>]{1,256}</))"""
 )
 # The start of a call that sets a variable, before the variable's name: ``os.environ.setdefault('``, ``setenv ``.
 _SETS = re.compile(r"""(?<![a-z])(?:(?:set\w*|putenv)\(\s*\\*["']|setenv[ \t]{1,9})$""", re.IGNORECASE)
 _LONGEST_CALL = 30
-# The start of a pair that is not a call, before a quoted name, and the value that ends the pair: ``(b'x-api-key',
-# b'X')``.
-_PAIR = re.compile(r"""(?<!\w)[(\[]\s{0,9}[bBuU]?\\*["']$""")
+# The start of a pair or of a call that looks up a name or adds it, before the quoted name, and the value that ends the
+# pair: ``(b'x-api-key', b'X')``, ``os.getenv('HF_TOKEN', 'X')``. In other calls, the name may be an ordinary word.
+_PAIR = re.compile(
+    r"""(?:(?<!\w)|(?<![a-z])(?:add|get(?!attr)|pop|put)\w*)[(\[]\s{0,9}[bBuU]?\\*["']$""", re.IGNORECASE
+)
 _SECOND = re.compile(r"""[bBuU]?(\\*["'])[^"'\r\n]{1,256}\1\s{0,9}(?:,\s{0,9})?[)\]]""")
+# Behind blanks or the bar of a table, as in ``ENV HF_TOKEN X``, only a word of letters and digits counts as a secret,
+# and only behind a certain name or a variable in capitals. Otherwise, the text may be a sentence.
+_MIXED = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])\S+")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 # A name and a bracket, before the name of an element: ``secrets['``.
 _ELEMENT_OF = re.compile(r"""([\w.\-]{1,100})\[(?:\\*["'])?$""")
 _QUOTE = re.compile(r"""(\\*["'])""")
@@ -138,9 +150,20 @@ _HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE
 _HEADER = re.compile(r"""(?:= *"[^"\r\n]*"|[^"'`\r\n])*""")
 # A list or an object, up to its first closing bracket. In truncated text, the last string may be unterminated.
 _LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*[\])}]?""")
-# A tuple, list or argument list, and a string inside one.
-_ITEMS = re.compile(r"""[\w.]{0,60}[\[(][^\])\r\n]{1,600}""")
-_ITEM = re.compile(r"""(\\*["'])([^"']{8,256})\1""")
+# A tuple, list, object or argument list.
+_ITEMS = re.compile(r"""[\w.]{0,60}[\[({][^\])}\r\n]{1,600}""")
+# What may stand before the key of a block of YAML, the mark of a block, and a tag or an anchor with its value.
+_KEY_OF_BLOCK = re.compile(r"""(?:^|\n)[ \t-]*["']?$""")
+_BLOCK = re.compile(r"[|>][+\-\d]{0,2}[ \t]{0,9}\r?\n")
+_TAGGED = re.compile(r"[!&]\S{0,100}[ \t]{1,9}\S{1,258}")
+# Operands and operators before a quoted value, such as a type or another value: ``str = 'X'``, ``None or 'X'``.
+_OPERAND = r"""(?:[\w.$!]|\[[^\]\r\n]{0,100}\]+|\([^)\r\n]{0,100}\)+|["'][^"'\r\n]{0,100}["']){1,200}"""
+_OPERATOR = r"[ \t]{0,9}(?:\b(?:or|and|if|else)\b|[=|?+]{1,3})\s{0,9}"
+_OPERATION = re.compile(rf"""(?:{_OPERAND}{_OPERATOR}){{1,8}}[bBuUrRfF]{{0,2}}(\\*["'])[^"'\r\n]{{1,256}}\1""")
+# A value in quotes that is not a key. In a list, an object or a block, quotes are not necessary.
+_STRING = r"""(?P<quote>\\*["'])(?P<quoted>[^"']{8,256})(?P=quote)(?!\s{0,9}:)"""
+_WORD_OF_LIST = r"""(?<![^\s,\[{])(?P<bare>[^\s"'`,\[\](){}]{7,255}[^\s"'`,\[\](){}:])(?![^\s,\]}])"""
+_QUOTED, _ITEM = re.compile(_STRING), re.compile(f"{_STRING}|{_WORD_OF_LIST}")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
 # JSON in a string may contain escaped slashes. A quote or an angle bracket ends the URL if a space or punctuation
 # follows. A password may contain slashes, but not two in succession, and a number before a slash is a port.
@@ -210,10 +233,14 @@ def is_secret(name: str, value: str) -> bool:
     # A plain word is a token of a language model rather than a secret.
     word = name in ("token", "pass") and _WORD.fullmatch(value)
     folder = name.strip("-").lower() == "pwd" and _FOLDER.match(value)
-    other = word or folder or any(one.fullmatch(value) for one in (_MEASURE, _NONE, _SPECIAL))
-    fits = _PLAIN.fullmatch(value) and not other
+    return certainty(name) == Certainty.POSSIBLE and not word and not folder and _is_token(value)
+
+
+def _is_token(value: str) -> bool:
+    """Whether ``value`` may be a token, because it is one word and neither a measurement nor a special word."""
+    other = any(one.fullmatch(value) for one in (_MEASURE, _NONE, _SPECIAL))
     # The parts of a URL are checked separately.
-    return certainty(name) == Certainty.POSSIBLE and bool(fits) and "://" not in value
+    return bool(_PLAIN.fullmatch(value)) and not other and "://" not in value
 
 
 def is_secret_number(name: str, digits: str) -> bool:
@@ -230,7 +257,7 @@ def secrets_in(text: str) -> Iterator[Found]:
     # The system separates the arguments of a process by NUL.
     text = text.replace("\0", " ")
     yield from _secrets_in(text)
-    decoded, origin = _decoded(text)
+    decoded, origin = decode(text)
     if len(decoded) < len(text):
         for found in _secrets_in(decoded):
             yield Found(origin(found.start), origin(found.end), found.kind, origin(found.last))
@@ -243,13 +270,14 @@ def _secrets_in(text: str) -> Iterator[Found]:
     for found in _ADDRESS.finditer(text):
         yield Found(*found.span(found.lastgroup or 0), "password in a URL")
     for found in _BEARER.finditer(text):
-        if _is_credential(found["scheme"], found["text"]):
-            yield Found(*found.span("text"), found["scheme"])
+        if credential := _credential(found["scheme"], found["text"]):
+            start = found.start("text")
+            yield Found(start, start + len(credential), found["scheme"])
     if _HINT.search(text):
         yield from _named_in(text)
 
 
-def _decoded(text: str) -> tuple[str, Callable[[int], int]]:
+def decode(text: str) -> tuple[str, Callable[[int], int]]:
     """Replace each encoded character in ``text``, and return the function that converts a position in the result to
     the position in ``text``."""
     parts: list[str] = []
@@ -257,13 +285,21 @@ def _decoded(text: str) -> tuple[str, Callable[[int], int]]:
     removed = [0]
     at = 0
     for found in _ENCODED.finditer(text):
-        code, letter = found["code"], found["letter"]
-        parts += [text[at : found.start()], chr(int(code, 16)) if code else _LINE_ENDS.get(letter, " ")]
+        parts += [text[at : found.start()], _decoded(found)]
         at = found.end()
         removed.append(removed[-1] + len(found[0]) - 1)
         ends.append(at - removed[-1])
     decoded = "".join([*parts, text[at:]]) if parts else text
     return decoded, lambda position: position + removed[bisect(ends, position)]
+
+
+def _decoded(encoded: re.Match[str]) -> str:
+    """Return the character that ``encoded`` stands for. A blank stands for characters that separate words."""
+    if code := encoded["code"]:
+        return chr(int(code, 16))
+    if entity := encoded["entity"]:
+        return unescape(f"&{entity};")[:1] or " "
+    return encoded["mark"] or _LINE_ENDS.get(encoded["letter"], " ")
 
 
 def without_secrets(text: str) -> str:
@@ -303,17 +339,21 @@ def _begun_in(text: str) -> Iterator[Found]:
         start = at + len(CUT)
 
 
-def _is_credential(scheme: str, text: str) -> bool:
+def _credential(scheme: str, text: str) -> str:
+    """Return the credential at the beginning of ``text``, or an empty string if there is none."""
     if scheme.lower() == "bearer":
-        return not _WORD.fullmatch(text)
+        return "" if _WORD.fullmatch(text) else text
+    # Base64 does not contain the full stop that may end a sentence.
+    text = text.rstrip(".-~")
     try:
-        return b":" in b64decode(text, validate=True)
+        return text if b":" in b64decode(text, validate=True) else ""
     except NoBase64:
-        return False
+        return ""
 
 
 def _named_in(text: str) -> Iterator[Found]:
-    after = begun = run = last = listed_to = 0
+    after = begun = run = last = 0
+    judged_to = dict.fromkeys(Certainty, 0)
     for found in _NAMED.finditer(text):
         name, begin = found["name"], found.start()
         found_certainty = certainty(name)
@@ -325,14 +365,13 @@ def _named_in(text: str) -> Iterator[Found]:
             found_certainty = Certainty.POSSIBLE
         if not found_certainty or begin < after:
             continue
-        certain = found_certainty == Certainty.CERTAIN
-        before = max(0, begin - _LONGEST_CALL)
-        assigned = found["sep"].strip() not in ("", ",") or _SETS.search(text, before, begin)
-        if certain and not assigned and _PAIR.search(text, before, begin):
-            assigned = _SECOND.match(text, found.end())
+        assigned = _assigned(text, found)
         # If an option has no value, the next option follows.
-        if not assigned and (not name.startswith("-") or text.startswith("-", found.end())):
+        option = name.startswith("-") and not text.startswith("-", found.end())
+        listed = not assigned and not option
+        if listed and not _is_listed(text, found, found_certainty):
             continue
+        certain = found_certainty == Certainty.CERTAIN and not listed
         start, quote = _begin(text, found.end(), certain)
         end = _closed(text, start, quote, certain) if quote else start
         # The quote may be part of the secret.
@@ -343,23 +382,61 @@ def _named_in(text: str) -> Iterator[Found]:
             end = run
         if certain and not quote:
             header = _HEADERS.fullmatch(name) and assigned and _HEADER.match(text, start)
-            listed = _LIST.match(text, start)
-            end = max(end, listed.end() if listed else 0, header.end() if header else 0)
-        if found_certainty == Certainty.POSSIBLE and assigned and start >= listed_to:
-            listed = _ITEMS.match(text, start)
-            listed_to = listed.end() if listed else start
-            for item in _ITEM.finditer(text, start, listed_to):
-                if is_secret(name, item[2]):
-                    yield Found(*item.span(2), name)
-        if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
+            opened = _LIST.match(text, start)
+            end = max(end, opened.end() if opened else 0, header.end() if header else 0)
+        if not certain and assigned and start >= judged_to[found_certainty]:
+            items, judged_to[found_certainty] = _items(text, found, start)
+            for item in items:
+                kind = item.lastgroup or ""
+                if is_secret(name, item[kind]) and (kind == "quoted" or not _WORD.fullmatch(item[kind])):
+                    yield Found(*item.span(kind), name)
+        if not certain and certainty(name) > Certainty.RANDOM and end - start > _LONGEST:
             continue
         value = _NEXT_LINE.sub("", text[start:end])
+        if listed and not (_is_token(value) and _MIXED.match(value) and not _FOLDER.match(value)):
+            continue
         if is_secret(name, value) if certainty(name) else end - start >= SHORTEST:
             after = end
             # Only in a URL is it certain where the secret ends.
             if certain and not found["lead"] and end > last:
                 last = _last_end(text, begin, start, end, quote)
             yield Found(start, end, name, last)
+
+
+def _assigned(text: str, named: re.Match[str]) -> bool:
+    """Whether the text around the name ``named`` shows that a value is assigned to it."""
+    begin = named.start()
+    before = max(0, begin - _LONGEST_CALL)
+    if named["sep"].strip() not in ("", ",", "|") or _SETS.search(text, before, begin):
+        return True
+    return bool(_PAIR.search(text, before, begin) and _SECOND.match(text, named.end()))
+
+
+def _is_listed(text: str, named: re.Match[str], found: Certainty) -> bool:
+    """Whether a value may follow the name ``named`` behind blanks or a bar, in the same line."""
+    return (
+        (found == Certainty.CERTAIN or bool(_VARIABLE.fullmatch(named["name"])))
+        and named["sep"].strip() in ("", "|")
+        and "\n" not in named["sep"]
+        and not text.endswith(("$", "${"), 0, named.start())
+    )
+
+
+def _items(text: str, named: re.Match[str], start: int) -> tuple[Iterable[re.Match[str]], int]:
+    """Return the values that the name ``named`` may have apart from the word at ``start``, and the end of the text
+    that contains them: a list, an object, a block of YAML, or what is behind a tag or an operator."""
+    begin = named.start()
+    below = "\n" in named["sep"] and (
+        text.startswith("- ", start) or _KEY_OF_BLOCK.search(text, max(0, begin - _LONGEST_NAME), begin)
+    )
+    if below or _BLOCK.match(text, start):
+        end = max(start, _block_end(text, begin, _line_end(text, named.end("name"))))
+        return _ITEM.finditer(text, start, end), end
+    found = (_ITEMS.match(text, start), _TAGGED.match(text, start), _OPERATION.match(text, named.end()))
+    end = max((one.end() for one in found if one), default=start)
+    # In the arguments of a call, words without quotes are variables.
+    form = _ITEM if text.startswith(("[", "{", "!", "&"), start) else _QUOTED
+    return form.finditer(text, start, end), end
 
 
 def _begin(text: str, at: int, certain: bool) -> tuple[int, str]:
@@ -387,9 +464,8 @@ def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
     ``start`` seems to end at ``end``.
 
     There are more forms of quotes, escapes and lists than this module knows, so any part of the line may belong to the
-    value. The next lines also belong to it if they are indented more than the line of the name, are items of a YAML
-    list, or follow a backslash at the end of a line. If a bracket or ``quote`` remains open, the value may extend to
-    the end of the text.
+    value, and so may the lines that ``_block_end`` finds. If a bracket or ``quote`` remains open, the value may extend
+    to the end of the text.
     """
     last = _line_end(text, end)
     rest = text[start:last]
@@ -397,12 +473,18 @@ def _last_end(text: str, name: int, start: int, end: int, quote: str) -> int:
         return len(text)
     if quote and (rest.count(quote) - rest.count(f"\\{quote}")) % 2 == 0:
         return len(text)
+    return _block_end(text, name, last)
+
+
+def _block_end(text: str, name: int, end: int) -> int:
+    """Return the end of the lines that belong to the line that ends at ``end``: those that are indented more than the
+    line of the name at ``name``, are items of a YAML list, or follow a backslash at the end of a line."""
     line = text[text.rfind("\n", 0, name) + 1 : name]
     indent = line[: len(line) - len(line.lstrip(" \t"))]
     below = (f"{indent} ", f"{indent}\t", f"{indent}- ", "\n", "\r\n")
-    while last < len(text) and (text.startswith(below, last + 1) or _goes_on(text, last)):
-        last = _line_end(text, last + 1)
-    return last
+    while end < len(text) and (text.startswith(below, end + 1) or _goes_on(text, end)):
+        end = _line_end(text, end + 1)
+    return end
 
 
 def _goes_on(text: str, end: int) -> bool:

@@ -39,6 +39,12 @@ def redacted(*pieces: bytes) -> list[Any]:
         ({"TOKEN": ["listedsecret1", {"x": "y"}]}, {"TOKEN": ["redacted", {"x": "y"}]}),
         ({"token": {"password": "x1", "a": "b"}}, {"token": {"password": "redacted", "a": "b"}}),
         ({"a": f"{A} {B}", A: 1}, {"a": "redacted redacted", "redacted": 1}),
+        ([["PATH", "/bin"], ["API_TOKEN", "abcdefgh1"], ["DB_PASSWORD", 4711]],
+         [["PATH", "/bin"], ["API_TOKEN", "redacted"], ["DB_PASSWORD", "redacted"]]),
+        ({"headers": [[ "Authorization", "x1" ]]}, {"headers": [["Authorization", "redacted"]]}),
+        ({"required": ["password", "username"]}, {"required": ["password", "username"]}),
+        ([["password", "username", "address"]], [["password", "username", "address"]]),
+        ([["API_TOKEN", ["a"]], ["API_TOKEN"]], [["API_TOKEN", ["a"]], ["API_TOKEN"]]),
         ({"name": "k_abcdefgh1_x", "env": {"API_TOKEN": "abcdefgh1"}},
          {"name": "k_redacted_x", "env": {"API_TOKEN": "redacted"}}),
     ],
@@ -159,6 +165,19 @@ def test_a_secret_whose_numbers_were_replaced_is_left_out() -> None:
     redactor = Redactor()
     redactor.learn([b'{"password": "abcdefgh1234ijkl"}'])
     assert redactor.text("most of them abcdefgh#ijkl") == "most of them redacted"
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["p%40ss%2Fw0rd%2B1e1Z", "p%2540ss/w0rd%252B1e1Z", r"p\u0040ss\/w0rd+1e1Z", "p&#64;ss&#x2f;w0rd+1e1Z",
+     r"p@ss/w0rd\+1e1Z"],
+)  # fmt: skip
+def test_a_repeated_secret_is_left_out_in_any_encoding(spelling: str) -> None:
+    redactor = Redactor()
+    redactor.learn([b'{"DB_PASSWORD": "p@ss/w0rd+1e1Z"}'])
+    assert redactor.text(f"connect {spelling} now") == "connect redacted now"
+    assert redactor.left_out == {"DB_PASSWORD"}
+    assert redactor.text("%2F…ss%2Fw0rd%2B1e1Z%2F") == "%2F…redacted%2F"
 
 
 def test_a_secret_that_begins_at_every_letter_takes_little_memory() -> None:

@@ -21,7 +21,8 @@ LONG = "a1B2c3D4e5F6g7H8i9J0" * 2
      "REDIS_AUTH", "passWord", "DB_PASS_WORD", "passPhrase", "ssl-key-pass-phrase", "PassWd", "passcode", "pswd",
      "license_key", "licenceKey", "pwd", "OPENAI_API_KEY_2", "OPENAI_API_KEY2", "HF_TOKEN_1", "api-key1",
      "API_KEY_PROD", "apiKeyV2", "api_key_dev_2", "HF_TOKEN_v2_test", "DB_PASS_OLD", "SSHPASS", "DBPASS", "dbpass",
-     "HF_TOKEN_READ", "WANDB_API_KEY_TEAM", "API_KEY_OPENAI", "PRIVATE_KEY_PEM", "authorization_header", "cookieValue"],
+     "HF_TOKEN_READ", "WANDB_API_KEY_TEAM", "API_KEY_OPENAI", "PRIVATE_KEY_PEM", "authorization_header", "cookieValue",
+     "VAULT_SECRET_ID"],
 )  # fmt: skip
 def test_values_of_secret_names_are_secrets(name: str) -> None:
     assert is_secret(name, SECRET)
@@ -114,6 +115,34 @@ FORMS = {
     "a tuple in an object": f"{{'auth': ('user', '{SECRET}')}}",
     "an element of a map": f"secrets['db']='{SECRET}'",
     "a setting of a shell": f"setenv DB_PASSWORD {SECRET}",
+    "a type before a value": f"hf_token: str = '{SECRET}'",
+    "types before a value": f"def load(token: str | None = b'{SECRET}', x=1)",
+    "a type in quotes before a value": f"hf_token: 'str' = '{SECRET}'",
+    "another value before a value": f"hf_token = None or '{SECRET}'",
+    "a condition before a value": f"hf_token = x if x else '{SECRET}'",
+    "a tuple before a value": f"auth=('user', 'name') or '{SECRET}'",
+    "an object": f"hf_token={{'value': '{SECRET}'}}",
+    "an object of YAML": f"hf_token: {{value: {SECRET}}}",
+    "a block of YAML": f"size: 2\n  MY_PASS: |\n    a\n\n    {SECRET}\n  model: llama-3-8b",
+    "a folded block of YAML": f"load MY_PASS: >-\n  {SECRET}\nmodel: llama-3-8b",
+    "a list of YAML": f"load hf_token:\n  - {SECRET}\nmodel: llama-3-8b",
+    "a key of YAML below": f"hf_token:\n  value: {SECRET}\nmodel: llama-3-8b",
+    "a tag of YAML": f"hf_token: !!str {SECRET}",
+    "an anchor of YAML": f"hf_token: &a {SECRET}",
+    "a random key with a type": f"KAGGLE_KEY: str = '{SECRET}abcdefgh'",
+    "a default of a call": f"os.getenv('HF_TOKEN', '{SECRET}')",
+    "a default of a password in a call": f"env.get('DB_PASSWORD', '{SECRET}')",
+    "a header that a call adds": f"headers.add('Authorization', '{SECRET}')",
+    "a pair with a token": f"[('HF_TOKEN', '{SECRET}')]",
+    "a variable of a Dockerfile": f"ENV HF_TOKEN {SECRET}",
+    "a password of a Dockerfile": f"ENV DB_PASSWORD {SECRET}",
+    "a variable of fish": f"set -gx DB_PASSWORD {SECRET}",
+    "a password of netrc": f"machine host login me password {SECRET}",
+    "a row of a table": f"| DB_PASSWORD | {SECRET} |",
+    "a row of a table of blanks": f"HF_TOKEN\t  {SECRET}",
+    "basic before a full stop": "sent Basic dXNlcjpwYXNzd29yZA==.",
+    "an escaped assignment of HTML": f"HF_TOKEN&#61;{SECRET} x",
+    "JSON in HTML": f"{{&quot;apiToken&quot;: &quot;{SECRET}&quot;}}",
     "after a similar one that is not a secret": f"auth=url=https://x?token={SECRET}",
 }  # fmt: skip
 
@@ -147,6 +176,7 @@ def test_numbers_of_a_password_may_have_a_sign_a_fraction_or_an_exponent() -> No
         (f"sbatch --export=ALL,HUB_TOKEN={SECRET},FOO=1 job.sh", "sbatch --export=ALL,HUB_TOKEN=redacted job.sh"),
         (f"MY_TOKEN={SECRET}|tee x", "MY_TOKEN=redacted x"),
         (f"https:\\/\\/user:{SECRET}@host", "https:\\/\\/user:redacted@host"),
+        (f"token: Optional[str] = '{SECRET}'", "token: redacted] = 'redacted'"),
         (f"HF_TOKEN=b'{SECRET} x", "HF_TOKEN=redacted x"),
         (rf"run --auth-token=pa\$\$\({SECRET} x", "run --auth-token=redacted x"),
         (f"postgres://u:pa/{SECRET}@host/db", "postgres://u:redacted@host/db"),
@@ -273,7 +303,7 @@ def test_what_follows_an_assigned_secret_stays() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_secret_is_found_in_a_text(form: str) -> None:
     text = FORMS[form]
-    wanted = "dXNlcjpwYXNzd29yZA==" if form == "basic" else SECRET
+    wanted = "dXNlcjpwYXNzd29yZA==" if form.startswith("basic") else SECRET
     [found] = {(one.start, one.end) for one in secrets_in(text)}
     assert text[slice(*found)] in (wanted, wanted + "abcdefgh")
 
@@ -303,6 +333,12 @@ def test_a_token_is_known_by_its_beginning(token: str) -> None:
      "--max-tokens 12345678", "docker://registry:5000/image@sha256:0123456789abcdef",
      "https://host:8443/path/of/x@v1.2", "the key: value pairs", "an access key of the user, 8 times: q7Wz-2Kd9",
      "cache key: q7Wz-2Kd9_xRt4",
+     "HF_TOKEN=$T python train_v2.py --model 'meta-llama/Llama-3'", "Namespace(token=None, model='meta-llama/Llama-3')",
+     "def f(hf_token: str, model: str = 'llama-3-8b')", "{'hf_token': None, 'model': 'llama-3-8b'}",
+     "hf_token:\nmodel: llama-3-8b", "if not hf_token:\n    x = f(llama_3_8b, 'llama-3-8b')",
+     "token = f(a, tensor_arg12)", "config.get('password', default)",
+     "DB_PASSWORD 12345678ms", "the password has 8 characters", "password policy", "credentials /run/x/y12",
+     "credentials\nlayer_12.weight", "model_pass layer_12.weight", "echo $DB_PASSWORD | python3.11 train",
      "sk-learn-estimator-html-doc-link", "ssh://git@host/path", "nccl:all_reduce token"],
 )  # fmt: skip
 def test_harmless_texts_contain_no_secrets(text: str) -> None:
@@ -344,7 +380,10 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", ":/
            "password=\\\n", "password=a\\\n", "api_key[0", "\\\n",
            "\\n", "\\npwd=", "%2520", "%25", "\x1b[", "\\x1b[1;", "\\npassword=a",
            "auth=(", "auth=('", "('password', '", "auth['", "auth['a",
-           "auth=('aaaaaaaa', ", "secrets['a']=")  # fmt: skip
+           "auth=('aaaaaaaa', ", "secrets['a']=",
+           "token: str = ", "token=a or ", "token = 'a' or 'b' = ", "token={", "token={a:", "token=a))", "token: a[",
+           "token:\n ", "token: |\n ", "  token:\n- a\n", "token: !a ", "get('token', '", "DB_PASSWORD | ",
+           "DB_PASSWORD a1", "&amp;amp;", "&#6", "\\.", "Basic ........")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -15,6 +15,7 @@ from perftool.readers.secrets import (
     REPLACEMENT,
     SHORTEST,
     certainty,
+    decode,
     is_secret,
     is_secret_number,
     joined,
@@ -30,7 +31,7 @@ _Edit = tuple[int, int, bytes]
 _IN_JSON = b'"%b"' % REPLACEMENT.encode()
 # A JSON string or, if it has many escapes, its beginning.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
-_COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
+_COLON, _COMMA, _CLOSED = re.compile(rb"\s*:"), re.compile(rb"\s*,"), re.compile(rb"\s*\]")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
 _BETWEEN = re.compile(r"[\s\0\[\],|=:\"'\\]+")
@@ -94,13 +95,19 @@ class Redactor:
             below = _PATH_BELOW.match(text, found.end, found.end + _LONGEST_KEPT)
             self._remember(found.kind, text[found.start : found.end], line, below[0] if below else "")
             spans.append(found.span)
-        # Join the spans right away to save memory, because a secret may be found at every character of a long string.
         if self._search:
-            spans += joined(self._repeated(self._search.found(text)))
-            spans += self._repeated(self._search.cut(text))
+            spans += self._repeated(self._search, text)
+            decoded, origin = decode(text)
+            if len(decoded) < len(text):
+                spans += ((origin(start), origin(end)) for start, end in self._repeated(self._search, decoded))
         return replaced(text, spans)
 
-    def _repeated(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
+    def _repeated(self, search: _Search, text: str) -> list[tuple[int, int]]:
+        """Return the start and the end of each repetition that ``search`` finds in ``text``."""
+        # Join the spans right away to save memory, because a secret may be found at every character of a long string.
+        return [*joined(self._noted(search.found(text))), *self._noted(search.cut(text))]
+
+    def _noted(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
         """Yield the start and the end of each repetition in ``found``, and note its name or kind as removed."""
         for start, end, kind in found:
             self._removed.add(kind)
@@ -143,7 +150,7 @@ class Redactor:
             if judged.clean is not None:
                 yield start, end, judged.clean
             option = judged.text.startswith("-") and _COMMA.match(piece, end)
-            named = option or _COLON.match(piece, end)
+            named = option or _COLON.match(piece, end) or _paired(piece, start, end)
             if named and certainty(judged.text):
                 after = yield from self._named(piece, named.end(), judged.text, bool(option))
 
@@ -267,6 +274,18 @@ def _text_of(raw: bytes) -> str:
         return str(json.loads(raw, strict=False)) if b"\\" in raw else raw[1:-1].decode("utf-8", "replace")
     except ValueError:
         return raw[1:-1].decode("utf-8", "replace")
+
+
+def _paired(piece: bytes, start: int, end: int) -> re.Match[bytes] | None:
+    """Return the comma behind the string from ``start`` to ``end`` if the string is the first of two values in an array
+    that is in another array, as in a list of variables: ``[["HF_TOKEN", "X"]]``."""
+    before = piece[max(0, start - _LONGEST_KEPT) : start].rstrip()
+    comma = before.endswith(b"[") and before[:-1].rstrip().endswith((b"[", b",")) and _COMMA.match(piece, end)
+    value = _PART.search(piece, comma.end()) if comma else None
+    if not comma or not value or value[0] in (b"[", b"]", b"{", b"}"):
+        return None
+    value_end = string_end(piece, value.start()) if value[0] == b'"' else value.end()
+    return comma if value_end and _CLOSED.match(piece, value_end) else None
 
 
 def _strings(piece: bytes) -> Iterator[tuple[int, int]]:
