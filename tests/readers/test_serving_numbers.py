@@ -138,6 +138,24 @@ def test_a_json_result_and_one_appended_to_it(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("more", "failed"),
+    [
+        ({"num_prompts": 1000}, [999]),
+        ({"num_prompts": 1000, "failed": None}, [999]),
+        ({"num_prompts": 1000, "failed": 2}, [2]),
+        ({"num_prompts": 1}, [0]),
+        ({"num_prompts": 0}, []),
+        ({"num_prompts": "1000"}, []),
+        ({}, []),
+    ],
+)
+def test_requests_without_an_answer_failed(more: dict[str, object], failed: list[int]) -> None:
+    text = json.dumps({"completed": 1, "mean_ttft_ms": 5, **more})
+    (result,) = text_input.read(text.encode()).results
+    assert [one.value for one in result.numbers if one.name == "failed_requests"] == failed
+
+
 def test_a_cut_result_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"completed": 4, "mean_t')
