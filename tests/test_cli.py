@@ -375,13 +375,25 @@ def test_the_name_of_a_file_is_never_an_option(name: str, tmp_path: Path) -> Non
     assert (tmp_path / "package.json").read_text() == "precious"
 
 
-def test_pre_commit_passes_names_after_the_end_of_the_options(tmp_path: Path) -> None:
+@pytest.fixture
+def hook() -> list[str]:
+    """The arguments with which pre-commit calls the program, without the names of files."""
     hooks = pytest.importorskip("yaml").safe_load((Path(__file__).parents[1] / ".pre-commit-hooks.yaml").read_text())
+    return [*hooks[0]["entry"].split()[1:], *hooks[0]["args"]]
+
+
+def test_pre_commit_fails_for_a_trace_in_which_nothing_is_checked(hook: list[str], tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text('{"traceEvents": []}')
+    ran = process(*hook, "trace.json", cwd=tmp_path, capture_output=True)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert b"trace.json: the trace has no event with a duration" in ran.stderr
+
+
+def test_pre_commit_passes_names_after_the_end_of_the_options(hook: list[str], tmp_path: Path) -> None:
     (tmp_path / "--output-file=package.json").write_text("no trace")
     (tmp_path / "package.json").write_text("precious")
-    _, *arguments = [*hooks[0]["entry"].split(), *hooks[0]["args"]]
 
-    ran = process(*arguments, "--output-file=package.json", cwd=tmp_path, capture_output=True)
+    ran = process(*hook, "--output-file=package.json", cwd=tmp_path, capture_output=True)
 
     assert b"--output-file=package.json: not JSON" in ran.stderr
     assert (tmp_path / "package.json").read_text() == "precious"

@@ -112,7 +112,7 @@ class Trend:
 
     ``best``: the best level before the last level; None if there is only one level, or if neither direction is better.
     ``worse``: how much worse the last level is than ``best``: a relative change, or for ratios a difference. It is
-    negative if the last level is better, and None if ``best`` is None.
+    negative if the last level is better, infinite (null in JSON) for a rise from 0, and None if ``best`` is None.
     ``left_out``: the number of runs that are not comparable with the last run.
     ``incomplete``: the number of comparable runs with inputs that could not be read in full.
     ``absent``: the number of other comparable runs whose inputs lack the metric.

@@ -192,7 +192,7 @@ def find_inputs(
     # Files that were given are read, whatever their names say.
     given_files = {os.path.abspath(file) for file in (*others, *named) if not is_url(file)}
     nearby = [file for file in nearby if os.path.abspath(file) not in given_files and not is_excluded(file, patterns)]
-    companion_files = _of_run(nearby, chosen)
+    companion_files = _of_run(nearby, chosen, are_named=True)
     found = (*others, *named, *companion_files.files)
     chosen_by = (*expanded, *of_patterns, picked, companion_files)
     known_parts = set(parts)
@@ -228,9 +228,9 @@ def find_inputs(
         unread_parts=unread_parts,
         doubts=(
             *picked.doubts,
-            *(
+            *dict.fromkeys(
                 doubt
-                for found in (*expanded, *of_patterns)
+                for found in (*expanded, *of_patterns, companion_files)
                 for doubt in found.doubts
                 if doubt.file not in given_or_read
             ),
@@ -390,6 +390,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     doubts = [
         *picked.doubts,
         *profiled.doubts,
+        *kept.doubts,
         *not_read,
         *(Doubt(file, UNREADABLE, LEAVE_OUT) for file in unreadable_there),
         *(Doubt(file, _UNCLEAR, LEAVE_OUT) for file in sorted(unclear)),
@@ -750,10 +751,26 @@ def _companions_of(traces: Iterable[str]) -> list[str]:
     ]
 
 
-def _of_run(nearby: Sequence[str], traces: Sequence[str]) -> Chosen:
-    """Choose the files in ``nearby`` that belong to the run of ``traces``, and say why the others are left out."""
+def _of_run(nearby: Sequence[str], traces: Sequence[str], *, are_named: bool = False) -> Chosen:
+    """Choose the files in ``nearby`` that belong to the run of ``traces``, and say why the others are left out.
+
+    ``are_named``: whether the user named the traces, and so chose their ranks.
+    """
     local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
-    foreign = dict(files_of_other_runs([(file, _text_kind(file)) for file in nearby], local))
+    kinds = {file: _text_kind(file) for file in nearby}
+    foreign = {other.path: other for other in files_of_other_runs(kinds.items(), local, _is_run)}
     text = "is in the folder of the traces and is left out"
-    notes = [f"{file} {text}: {why}; --log reads it" for file, why in foreign.items()]
-    return Chosen(tuple(file for file in nearby if file not in foreign), " ".join(notes) or None, tuple(foreign))
+    notes = [f"{file} {text}: {other.reason}; --log reads it" for file, other in foreign.items()]
+    doubts = tuple(
+        Doubt(file, f"not read: {other.reason}", LEAVE_OUT)
+        for file, other in foreign.items()
+        if not (other.is_known or (are_named and other.by_rank)) and _may_matter(file, kinds[file])
+    )
+    files = tuple(file for file in nearby if file not in foreign)
+    return Chosen(files, " ".join(notes) or None, tuple(foreign), doubts=doubts)
+
+
+def _may_matter(file: str, kind: str) -> bool:
+    """Whether a gate needs the contents of a ``file`` beside traces. There are other checks for archives."""
+    is_recognised = kind not in ("unknown", "csv") and not _is_archive(file)
+    return is_recognised or _must_be_read(Path(file))

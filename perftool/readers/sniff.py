@@ -143,6 +143,10 @@ def _is_environment(lines: list[str], name: str) -> bool:
     # Many environments contain multi-line values and shell functions.
     if not matches or len(matches) * 2 < len(settings):
         return False
+    # A log may begin with the environment of its job.
+    others = [line for line in settings if not ASSIGNMENT.match(line)]
+    if _is_fallback_log(others, name) or _is_runtime_log(others, name):
+        return False
     return bool(_ENVIRONMENT_NAME.search(PurePath(name).name)) or any(is_relevant(match["key"]) for match in matches)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from os import PathLike, fspath
 
@@ -39,7 +39,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     sniffed = sniff(texts, name)
     if sniffed == UNKNOWN and is_trace(texts):
         raise InputError(f"{name or 'input'}: a trace, not a log")
-    reading = _read(sniffed, chain(head, lines), name, rank, wanted)
+    reading = _read(sniffed, head, lines, name, rank, wanted)
     return combine((reading, LogReading(issues=tally.issues())), kind=reading.kind)
 
 
@@ -87,11 +87,17 @@ def _up_to(most: int, lines: Iterator[TextLine]) -> list[TextLine]:
     return head
 
 
-def _read(sniffed: Sniffed, lines: Iterator[TextLine], name: str, rank: int | None, wanted: Wanted) -> LogReading:
+def _read(
+    sniffed: Sniffed, head: Sequence[TextLine], rest: Iterator[TextLine], name: str, rank: int | None, wanted: Wanted
+) -> LogReading:
     if sniffed.form == "profiler_csv":
         raise InputError(f"{name or 'input'}: a profiler CSV, which is a trace, not a log")
-    reader = _READERS.get(sniffed.form)
-    return console_log.read(lines, rank, wanted) if reader is None else reader(lines, rank)
+    lines = chain(head, rest)
+    if reader := _READERS.get(sniffed.form):
+        return reader(lines, rank)
+    log = console_log.read(lines, rank, wanted)
+    environment = environment_dump.read(environment_dump.leading(head), rank)
+    return combine((environment, log), kind=log.kind)
 
 
 def _read_config(lines: Source, _rank: int | None) -> LogReading:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import isinf
 from statistics import median
 from typing import Any
 
@@ -52,7 +53,8 @@ def trend_headline(trend: Trend) -> str:
     best = f"the best earlier level, {_value(trend, trend.best.median)}"
     if trend.verdict == "steady":
         return f"{name}: {now}; within {_size(trend, trend.threshold)} of {best}."
-    return f"{name}: {now}, {size} {trend.verdict} than {best}."
+    change = trend.verdict if isinf(trend.worse) else f"{size} {trend.verdict}"
+    return f"{name}: {now}, {change} than {best}."
 
 
 def trend_notes(trend: Trend) -> list[str]:

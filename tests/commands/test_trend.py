@@ -68,7 +68,8 @@ def test_a_rise_from_0_fails_unless_it_may_be_chance(values: list[int], code: in
     lines = [line(at, None) for at in range(1, len(values) + 1)]
     made = [json.loads(one) | {"metrics": {"fallback_ops": value}} for one, value in zip(lines, values, strict=True)]
     Path("n.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in made))
-    assert run("trend", "n.jsonl", "--metric", "fallback_ops") == code
+    assert run("trend", "n.jsonl", "--metric", "fallback_ops", "--threshold", "150") == code
+    assert (", worse than the best earlier level, 0." in run.out) == (code == 1)
 
 
 @pytest.mark.parametrize(

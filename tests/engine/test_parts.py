@@ -19,9 +19,11 @@ from culprits import one_rank, write_run
 from perftool.commands.merge import merge
 from perftool.commands.options import CliSettings
 from perftool.engine.analysis import analysed, analyze
+from perftool.engine.ranks.part import Part
 from perftool.engine.ranks.part_file import digests, read_part, render_part, together
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
+from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.discover import find_inputs
 from perftool.reporters.json import render_json
 from perftool.store.catalog import catalog
@@ -419,6 +421,27 @@ def test_a_part_without_its_inputs_is_refused(run: list[str]) -> None:
         Path("blank.part").write_bytes(changed(run[0], **head))
         with pytest.raises(InputError, match=f"blank.part: not a part, or corrupt .*{says}"):
             analyze(["blank.part", "node001/rank2.json"], RULES)
+
+
+def test_files_at_the_same_path_on_different_hosts_are_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = {}
+    for name in "ab":
+        Path("console.log").write_text(f"Frequency of op and op name that were executed on CPU:\n3\taten::{name}\n")
+        Path(f"{name}.part").write_bytes(part_of("console.log"))
+        reason = (ImportIssue("unreadable", 1, name),)
+        trace, log = (InputFile(f"a.{kind}", kind, None, 0, 0, "unreadable", reason) for kind in ("trace", "log"))
+        read = read_part(f"{name}.part")
+        made[name] = replace(read, parts=(Part((), (trace,), None),), failed=(log,))
+    for names in ("ab", "ba", "aba"):
+        both = together([(name, made[name]) for name in names])
+        assert [call.op for one in both.readings for call in one.reading.fallbacks] == ["aten::a", "aten::b"]
+        assert [one.issues[0].message for one in both.failed] == ["a", "b"]
+        assert [part.unreadable[0].issues[0].message for part in both.parts] == [*dict.fromkeys(names)]
+    lost = analyze(["a.part", "b.part"], RULES)
+    assert [read.path for read in lost.inputs] == ["console.log"] * 2
 
 
 def test_a_part_of_texts_in_which_nothing_is_recognised_is_unrecognised(run: list[str]) -> None:

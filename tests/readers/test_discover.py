@@ -426,6 +426,63 @@ def test_a_log_beside_a_trace_is_read_if_it_may_belong_to_the_same_run(
     assert len(inputs.notes) == (not found)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "other", "given", "is_doubted"),
+    [
+        ("scaler.log", FALLBACKS, None, ".", True),
+        ("scaler.log", FALLBACKS, None, "resnet.json", True),
+        ("scaler.log", FALLBACKS, "scaler.json", "resnet.json", False),
+        # A data set shows no other run.
+        ("scaler.log", FALLBACKS, "scaler_data.json", "resnet.json", True),
+        ("sglang_metrics.txt", "cut", None, ".", True),
+        ("nvidia-smi.log", "a text", None, ".", False),
+    ],
+)
+def test_a_gate_needs_a_file_of_another_run_unless_a_trace_of_this_run_is_there(
+    name: str, text: str, other: str | None, given: str, is_doubted: bool, tmp_path: Path
+) -> None:
+    event = '"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a"}]'
+    own = tmp_path / "resnet.json"
+    own.write_text(f"{{{event}}}")
+    file = tmp_path / name
+    file.write_text(text)
+    if other:
+        (tmp_path / other).write_text("[]" if "data" in other else f"{{{event}}}")
+
+    inputs = find_inputs([str(tmp_path / given)])
+
+    assert str(file) not in inputs.texts
+    assert [doubt.file for doubt in inputs.doubts] == [str(file)] * is_doubted
+    assert find_inputs([str(own)], exclude=[f"*{name}"]).doubts == ()
+    assert find_inputs([str(own), str(file)]).doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "given", "is_doubted"),
+    [([0], 2, ".", True), ([0], 2, "rank0.json", False), ([0], 1, ".", False), ([0, 1], 2, "rank0.json", False)],
+    ids=["without a trace", "the user chose a rank", "complete run", "with a trace"],
+)
+def test_a_gate_needs_the_log_of_a_rank_without_a_trace(
+    ranks: list[int], size: int, given: str, is_doubted: bool, tmp_path: Path
+) -> None:
+    for rank in ranks:
+        info = f'"distributedInfo": {{"rank": {rank}, "world_size": {size}}}'
+        text = f'{{{info}, "traceEvents": [{{"ph": "X", "ts": 1, "dur": 1, "name": "a"}}]}}'
+        (tmp_path / f"rank{rank}.json").write_text(text)
+    log = tmp_path / "console_rank1.log"
+    log.write_text(FALLBACKS)
+    found = find_inputs([str(tmp_path / given)])
+    assert [doubt.file for doubt in found.doubts] == [str(log)] * is_doubted
+    assert found.texts == ()
+
+
+@pytest.mark.parametrize("name", ["nccl_trace_rank_1", "comm_lib_trace_rank_1"])
+def test_a_dump_with_a_name_of_pytorch_belongs_to_any_run(name: str, tmp_path: Path) -> None:
+    (tmp_path / "llama_rank0.json").write_text('{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a"}]}')
+    (tmp_path / name).write_text('{"version": "2.5", "entries": []}')
+    assert find_inputs([str(tmp_path)]).texts == (str(tmp_path / name),)
+
+
 def test_the_log_of_another_trace_in_the_folder_is_not_read(tmp_path: Path) -> None:
     for name in ("trace.json", "scaler.json"):
         (tmp_path / name).write_text('{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a"}]}')
@@ -444,7 +501,7 @@ def test_finding_the_logs_of_a_folder_takes_linear_time(tmp_path: Path) -> None:
         (tmp_path / f"w{word}.json").write_text("{}")
     logs = [(str(file), "runtime_log") for file in tmp_path.glob("*.log")]
     begun = process_time()
-    assert len(companions.files_of_other_runs(logs, [str(tmp_path / "run.json")])) == 0
+    assert len(companions.files_of_other_runs(logs, [str(tmp_path / "run.json")], bool)) == 0
     assert process_time() - begun < 1
 
 
@@ -453,4 +510,4 @@ def test_the_words_of_all_traces_are_joined_once(tmp_path: Path) -> None:
     words = "_".join("q" + first + second for first in "abcdefg" for second in "abcdefgh")
     traces = [str(tmp_path / f"{words}_{number}.json") for number in range(8_000)]
     logs = [(str(tmp_path / f"{words}_{number}.log"), "runtime_log") for number in range(8_000)]
-    assert companions.files_of_other_runs(logs, traces) == []
+    assert companions.files_of_other_runs(logs, traces, bool) == []

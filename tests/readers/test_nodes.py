@@ -156,6 +156,13 @@ def test_advice_is_grouped_by_check_with_tensors_and_sizes(tmp_path: Path) -> No
     assert found == [("low", "t2", "n2", 1_572_864, 32, "SRAM"), ("high", None, "n3", None, None, None)]
 
 
+def test_other_text_in_the_file_of_advice_is_damage() -> None:
+    advice = "[LOW ][check] The node n of size 1 MB\n"
+    assert text_input.read((advice + "\n" + advice).encode()).issues == ()
+    (issue,) = text_input.read((advice * 2 + "Failed requests: 999\n").encode()).issues
+    assert issue.message == "a line is not compiler advice and is left out, first in line 3"
+
+
 def test_a_log_line_with_a_level_in_brackets_is_not_advice(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     path.write_text("[INFO] start\n[HIGH] load\n[WARN] slow\n")

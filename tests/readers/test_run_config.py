@@ -8,6 +8,7 @@ import pytest
 
 from perftool.model.inputs import ImportIssue
 from perftool.model.records import ConfigEntry, LogReading
+from perftool.readers import text_input
 from perftool.readers.config import run_config
 from perftool.readers.logs import environment_dump
 
@@ -112,6 +113,23 @@ EMPTY
     assert reading.issues == (
         ImportIssue("not an assignment", 1, "a line is neither an assignment nor a comment, first in line 11"),
     )
+
+
+def test_a_function_without_an_end_is_damage() -> None:
+    found = environment_dump.read(b"RANK=1\nBASH_FUNC_x%%=() {  echo\nWORLD_SIZE=2\n")
+    assert [one.key for one in found.config] == ["RANK"]
+    text = "a shell function has no end, so the lines after its beginning are left out, first in line 2"
+    assert found.issues == (ImportIssue("no end", 1, text),)
+
+
+@pytest.mark.parametrize("function", ["", "BASH_FUNC_x%%=() {  echo\n RANK=7\n}\n", "BASH_FUNC_x%%=() {  echo\n"])
+def test_an_environment_before_a_log_is_part_of_the_log(function: str) -> None:
+    environment = "".join(f"V{number}=1\n" for number in range(9)) + "\nRANK=3\n" + function
+    log = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n\nRANK=4\n"
+    found = text_input.read((environment + log).encode())
+    assert [one.op for one in found.fallbacks] == ["aten::digamma"]
+    assert found.config == (ConfigEntry("environment", "RANK", "3", line=11),)
+    assert (found.kind, found.issues) == ("fallback_log", ())
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,26 @@ def test_a_metrics_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "is_part"),
+    [
+        ("", True),
+        ("# EOF", True),
+        ('python_gc_objects_collected_total{generation="0"} 3.2e+04', True),
+        ("process_start_time_seconds NaN 1700000000", True),
+        ("vllm:unknown_seconds +Inf", True),
+        ("vllm:unknown is not a number", False),
+        ("Failed requests:                         999", False),
+        ("requests: 9", False),
+        ("INFO started", False),
+    ],
+)
+def test_other_text_in_the_file_of_a_page_is_damage(text: str, is_part: bool) -> None:
+    for page in (PAGE + text + "\n", text + "\n" + PAGE):
+        issues = [one.kind for one in text_input.read(page.encode()).issues]
+        assert sorted(issues) == ["bad value"] + ["other text"] * (not is_part)
+
+
+@pytest.mark.parametrize(
     ("end", "issues"),
     [("", []), ('vllm:generation_tokens_total{engine="1"} 5\n', []), ("vllm:generation_tokens_total 5", ["cut line"]),
      ("vllm:other 5", ["cut line"]), ("# HELP vllm:", ["cut line"]), ("# HELP vllm:\n\t", [])],
@@ -118,6 +138,24 @@ def test_a_json_result_and_one_appended_to_it(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("more", "failed"),
+    [
+        ({"num_prompts": 1000}, [999]),
+        ({"num_prompts": 1000, "failed": None}, [999]),
+        ({"num_prompts": 1000, "failed": 2}, [2]),
+        ({"num_prompts": 1}, [0]),
+        ({"num_prompts": 0}, []),
+        ({"num_prompts": "1000"}, []),
+        ({}, []),
+    ],
+)
+def test_requests_without_an_answer_failed(more: dict[str, object], failed: list[int]) -> None:
+    text = json.dumps({"completed": 1, "mean_ttft_ms": 5, **more})
+    (result,) = text_input.read(text.encode()).results
+    assert [one.value for one in result.numbers if one.name == "failed_requests"] == failed
+
+
 def test_a_cut_result_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"completed": 4, "mean_t')
@@ -140,7 +178,8 @@ def test_a_sum_over_engines_of_which_one_is_missing_is_unknown(lost: str, tmp_pa
     known = one.format("sum", 0) + one.format("count", 0) + one.format("count", 1)
     path.write_text(f"# TYPE vllm:x counter\n{known}{lost}")
     found = text_input.read(str(path))
-    assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == ({}, ["bad value"])
+    issues = ["other text", "bad value"] if lost else ["bad value"]
+    assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == ({}, issues)
 
 
 def test_a_value_that_a_page_has_twice_is_unknown() -> None:

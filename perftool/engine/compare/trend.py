@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatch
-from math import isinf, log
+from math import inf, isinf, log
 from statistics import median
 
 from perftool.engine.compare.settings import named
@@ -336,7 +336,12 @@ def _judged(trend: Trend) -> Trend:
     best = min(earlier, key=lambda level: _regression_size(trend.kind, level))
     lost = _regression_size(trend.kind, now) - _regression_size(trend.kind, best)
     # Ratios are compared in percentage points, because it is harmless if a tiny ratio doubles.
-    worse = lost if trend.kind.unit == "ratio" else lost / abs(best.median) if best.median else float(lost > 0)
+    if trend.kind.unit == "ratio":
+        worse = lost
+    elif best.median:
+        worse = lost / abs(best.median)
+    else:
+        worse = inf if lost > 0 else 0.0
     return replace(trend, verdict=_verdict(worse, trend.threshold), best=best, worse=worse)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from decimal import InvalidOperation
 from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from perftool import __version__
 from perftool.engine.ranks.part import Part
@@ -37,12 +37,13 @@ from perftool.model.valid_text import valid_json
 from perftool.readers.files.zip_layout import stray_bytes
 from perftool.store.catalog import catalog
 from perftool.store.rank_export import EXPORTED
-from perftool.store.readings import Reading
+from perftool.store.readings import Reading, with_one_dump_per_rank
 
 # Identifies the format in every part.
 FORMAT = "habana_perf_tool part"
 VERSION = 1
 _HEAD = "part.json"
+_File = TypeVar("_File", Reading, InputFile)
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, OSError, RecursionError,
     InvalidOperation, NotImplementedError,
@@ -155,7 +156,7 @@ def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
     Raise InputError if two files contain the same rank, unless they are copies of the same part.
     """
     parts: dict[int, tuple[str, Part]] = {}
-    lost: dict[str, Part] = {}
+    lost: dict[tuple[InputFile, ...], Part] = {}
     # The more ranks two parts have, the longer it takes to compare them, so each pair is compared only once.
     copies: dict[tuple[int, int], bool] = {}
     for path, made in files:
@@ -173,20 +174,35 @@ def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
                         "(a trace that does not state its rank needs it in its name, as in rank3.json)"
                     )
                 parts[rank] = named, part
-            if not ranks:
-                lost |= {read.path: part for read in part.unreadable}
+            if not ranks and part.unreadable:
+                lost[part.unreadable] = part
     once = {id(part): (path, part) for path, part in parts.values()}
     _require_one_world(once.values())
     every = [*(part for _, part in once.values()), *lost.values()]
-    readings = {reading.path: reading for _, made in files for reading in made.readings}
-    failed = {read.path: read for _, made in files for read in made.failed}
+    readings = _each_once(reading for _, made in files for reading in made.readings)
+    failed = _each_once(read for _, made in files for read in made.failed)
     rules = dict(files[0][1].rules) if files else {}
     return PartFile(
         tuple(sorted(every, key=_first_path)),
-        tuple(readings[path] for path in sorted(readings)),
-        tuple(failed[path] for path in sorted(failed)),
+        tuple(with_one_dump_per_rank(readings)),
+        tuple(failed),
         {code: digest for code, digest in rules.items() if all(made.rules.get(code) == digest for _, made in files)},
     )
+
+
+def _each_once(found: Iterable[_File]) -> list[_File]:
+    """Return ``found`` without copies, sorted. Different hosts may have different files at the same path."""
+    by_path: dict[str, list[_File]] = {}
+    for one in found:
+        alike = by_path.setdefault(one.path, [])
+        if one not in alike:
+            alike.append(one)
+    every = (by_path[path] for path in sorted(by_path))
+    return [one for alike in every for one in (sorted(alike, key=_plain_text) if alike[1:] else alike)]
+
+
+def _plain_text(value: object) -> str:
+    return json.dumps(to_plain(value))
 
 
 def _require_one_world(parts: Iterable[tuple[str, Part]]) -> None:

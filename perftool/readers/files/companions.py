@@ -2,7 +2,7 @@
 
 A folder may contain files of several runs. A file whose name contains the name of a run belongs to the traces with this
 name. A file whose name contains a rank belongs to the traces of this rank. A file that only Gaudi's software writes
-belongs to traces of a Gaudi.
+belongs to traces of a Gaudi. Dumps of the flight recorder belong to any traces.
 """
 
 from __future__ import annotations
@@ -113,39 +113,53 @@ def is_rotated(path: str | Path) -> bool:
     return _ROTATED.fullmatch(os.path.basename(path)) is not None
 
 
-def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the ``files`` (path and kind) that belong to a different run from ``traces``, with the reasons."""
+class OtherFile(NamedTuple):
+    """A file that belongs to a different run or rank, and the reason. ``is_known``: whether more than the file's name
+    shows that. ``by_rank``: whether the reason is its rank."""
+
+    path: str
+    reason: str
+    is_known: bool
+    by_rank: bool = False
+
+
+def files_of_other_runs(
+    files: Iterable[tuple[str, str]], traces: Sequence[str], is_run: Callable[[str], bool]
+) -> list[OtherFile]:
+    """Return the ``files`` (path and kind) that belong to a different run from ``traces``. ``is_run`` says whether a
+    file contains the events of a run.
+    """
     candidates = list(files)
     if not candidates or not traces:
         return []
     known = [identify(trace) for trace in traces]
     ranks = {trace.rank for trace in known}
+    is_complete = all(trace.world_size == len(traces) for trace in known)
     types = {type_of_name(trace.device) if trace.device else None for trace in known}
     own_words = [_words(trace) for trace in traces]
     chosen = _Words(frozenset().union(*own_words), all(own_words))
     read = frozenset(traces)
-    others = cache(partial(_other_run_words, traces=read))
+    others = cache(partial(_other_traces, traces=read, is_run=is_run))
     found = []
     for path, kind in candidates:
-        reason = (
+        # PyTorch chooses the names of dumps, and a hang shows only in the dumps of all ranks.
+        is_dump = kind == "flight_record" or is_named_like_dump(path)
+        other = (
             _other_recording(path, read)
-            or _other_name(path, chosen, others)
-            # A hang shows only in the dumps of all ranks.
-            or (None if kind == "flight_record" else _other_rank(path, ranks))
-            or _other_device(kind, types)
+            or (None if is_dump else _other_name(path, chosen, others))
+            or (None if is_dump else _other_rank(path, ranks, is_complete, others))
+            or _other_device(path, kind, types)
         )
-        if reason:
-            found.append((path, reason))
+        if other:
+            found.append(other)
     return found
 
 
-def _other_recording(path: str, traces: frozenset[str]) -> str | None:
-    """Return the reason to leave out ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in
-    ``traces``.
-    """
+def _other_recording(path: str, traces: frozenset[str]) -> OtherFile | None:
+    """Return ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in ``traces``."""
     csv = path.removesuffix(_ANALYZED) + ".csv"
     is_other = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
-    return f"it belongs to {csv}" if is_other else None
+    return OtherFile(path, f"it belongs to {csv}", is_known=True) if is_other else None
 
 
 class _Words(NamedTuple):
@@ -155,17 +169,26 @@ class _Words(NamedTuple):
     of_each: bool
 
 
-def _other_name(path: str, chosen: _Words, others: Callable[[Path], set[str]]) -> str | None:
+class _Others(NamedTuple):
+    """The words and the ranks in the names of the other traces in a folder."""
+
+    words: frozenset[str]
+    ranks: frozenset[int | None]
+
+
+def _other_name(path: str, chosen: _Words, others: Callable[[Path], _Others]) -> OtherFile | None:
     own = _words(path)
     if not own or not own.isdisjoint(chosen.words):
         return None
-    return "its name is that of another run" if chosen.of_each or own & others(Path(path).parent) else None
+    is_known = not own.isdisjoint(others(Path(path).parent).words)
+    return OtherFile(path, "its name is that of another run", is_known) if chosen.of_each or is_known else None
 
 
-def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:
-    """Return the words in the names of files in ``folder`` that may be traces of other runs."""
-    others = {str(file) for file in folder.glob("*.json*")} - traces
-    return set().union(*(_words(other) for other in others if not is_named_like_companion(other)))
+def _other_traces(folder: Path, traces: frozenset[str], is_run: Callable[[str], bool]) -> _Others:
+    """Describe the traces of other runs or ranks in ``folder``."""
+    files = {str(file) for file in folder.glob("*.json*")} - traces
+    others = [file for file in files if not is_named_like_companion(file) and is_run(file)]
+    return _Others(frozenset().union(*map(_words, others)), frozenset(map(rank_of, others)))
 
 
 def _words(path: str) -> set[str]:
@@ -175,13 +198,19 @@ def _words(path: str) -> set[str]:
     return set(re.findall(r"[a-z]{2,}", Path(path).name.lower())) - _GENERIC
 
 
-def _other_rank(path: str, ranks: set[int | None]) -> str | None:
+def _other_rank(
+    path: str, ranks: set[int | None], is_complete: bool, others: Callable[[Path], _Others]
+) -> OtherFile | None:
     rank = rank_of(path)
-    return None if rank is None or None in ranks or rank in ranks else f"it belongs to rank {rank}"
+    if rank is None or None in ranks or rank in ranks:
+        return None
+    is_known = is_complete or rank in others(Path(path).parent).ranks
+    return OtherFile(path, f"it belongs to rank {rank}", is_known, by_rank=True)
 
 
-def _other_device(kind: str, types: set[str | None]) -> str | None:
-    return None if kind not in _OF_GAUDI or types & {None, "hpu"} else "it belongs to a run on a Gaudi"
+def _other_device(path: str, kind: str, types: set[str | None]) -> OtherFile | None:
+    is_other = kind in _OF_GAUDI and not types & {None, "hpu"}
+    return OtherFile(path, "it belongs to a run on a Gaudi", is_known=True) if is_other else None
 
 
 def irregular_text(file: str | Path) -> str:

@@ -44,6 +44,8 @@ def read(source: Source, rank: int | None = None) -> LogReading:
             key = (found[1], found[2].strip(), found[3].strip()[:_MOST_TEXT])
             if key in counts or tally.has_room(len(counts), "pieces of advice", line.number):
                 counts.setdefault(key, [0, line.number])[0] += 1
+        elif line.text.strip():
+            tally.note("other text", "a line is not compiler advice and is left out", line.number)
     advice = tuple(_advice(*key, count, first, rank) for key, (count, first) in counts.items())
     return LogReading(advice=advice, issues=tally.issues(), kind="runtime_log")
 

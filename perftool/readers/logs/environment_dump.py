@@ -1,4 +1,5 @@
-"""Reads environment variables from the output of ``env`` or ``export -p``, ``.env``, or ``/proc/<pid>/environ``.
+"""Reads environment variables from the output of ``env`` or ``export -p``, ``.env``, or ``/proc/<pid>/environ``. Such
+output may also be at the beginning of a log.
 
 An environment may contain passwords and tokens, so only variables that configure the run are kept, except those whose
 names look like secrets.
@@ -7,7 +8,7 @@ names look like secrets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.readers.secrets import certainty
@@ -16,6 +17,7 @@ from perftool.readers.text.text_lines import Source, TextLine, read_lines
 
 ASSIGNMENT = re.compile(r"\s*(?:export\s+|declare -x\s+|set\s+)?(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)$")
 _BASH_FUNCTION = re.compile(r"\s*BASH_FUNC_")
+_ENDS_OF_FUNCTION = {"}", "}'"}
 _RELEVANT = re.compile(
     r"PT_|HABANA|HPU|HLS_|HCL_|HCCL|LOG_LEVEL_|ENABLE_|LOG_FILE_SIZE|GC_|FUSER_|RUNTIME_|EXP_|TPC_|MME_|"
     r"TORCH|PYTORCH|PYTHON(?:HASHSEED|OPTIMIZE|MALLOC)|OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|NUMEXPR_|"
@@ -32,7 +34,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     """
     tally = IssueTally()
     entries: dict[str, ConfigEntry] = {}
-    for line in _assignments(read_lines(source, tally)):
+    for line in _assignments(read_lines(source, tally), tally):
         match = ASSIGNMENT.match(line.text)
         if match is None:
             tally.note("not an assignment", "a line is neither an assignment nor a comment", line.number)
@@ -48,15 +50,34 @@ def is_relevant(key: str) -> bool:
     return bool(_RELEVANT.match(key)) and not certainty(key)
 
 
-def _assignments(lines: Iterator[TextLine]) -> Iterator[TextLine]:
+def leading(lines: Sequence[TextLine]) -> Sequence[TextLine]:
+    """Return the part of ``lines`` before the first one that cannot belong to an environment."""
+    end, in_function = 0, False
+    for at, line in enumerate(lines, 1):
+        if in_function or _BASH_FUNCTION.match(line.text):
+            in_function = line.text.rstrip() not in _ENDS_OF_FUNCTION
+        elif _is_setting(line.text) and not ASSIGNMENT.match(line.text):
+            break
+        if not in_function:
+            end = at
+    return lines[:end]
+
+
+def _is_setting(text: str) -> bool:
+    return text.lstrip()[:1] not in ("", "#")
+
+
+def _assignments(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[TextLine]:
     """Yield the lines that should be assignments: all except blank lines, comments and exported shell functions."""
-    in_function = False
+    function = 0
     for line in lines:
         for text in line.text.split("\0"):
-            if in_function or _BASH_FUNCTION.match(text):
-                in_function = text.rstrip() not in {"}", "}'"}
-            elif text.strip() and not text.lstrip().startswith("#"):
+            if function or _BASH_FUNCTION.match(text):
+                function = 0 if text.rstrip() in _ENDS_OF_FUNCTION else function or line.number
+            elif _is_setting(text):
                 yield TextLine(line.number, text)
+    if function:
+        tally.note("no end", "a shell function has no end, so the lines after its beginning are left out", function)
 
 
 def _unquoted(value: str) -> str:

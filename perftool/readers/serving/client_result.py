@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, ServingNumber, Statistic
@@ -24,6 +25,8 @@ _MOST_TEXT = 256 << 20
 # Larger than any number that a client reports.
 _MOST = 1e15
 
+COMPLETED, _FAILED, _SENT = "completed", "failed", "num_prompts"
+
 _Name = tuple[str, Statistic]
 _LABELS: dict[str, _Name] = {
     "Successful requests": ("requests", "total"),
@@ -35,8 +38,8 @@ _LABELS: dict[str, _Name] = {
     "Output token throughput (tok/s)": ("output_tokens_per_s", "value"),
 }
 _KEYS: dict[str, _Name] = {
-    "completed": ("requests", "total"),
-    "failed": ("failed_requests", "total"),
+    COMPLETED: ("requests", "total"),
+    _FAILED: ("failed_requests", "total"),
     "duration": ("duration_s", "value"),
     "total_input_tokens": ("prompt_tokens", "total"),
     "total_output_tokens": ("output_tokens", "total"),
@@ -51,7 +54,6 @@ for _shown, _statistic in _STATISTICS.items():
         _KEYS[f"{_shown} {_time} ms".lower().replace(" ", "_")] = (_name, _statistic)
 # Two clients that print at once may put two ends on one line.
 _END, _TWO_ENDS = re.compile(r"={40,}"), 80
-COMPLETED = "completed"
 
 
 def _measured(names: dict[str, _Name]) -> set[str]:
@@ -168,9 +170,17 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
             numbers = {key: number(value, _MOST) for key, value in given.items()}
             for key in (key for key, value in numbers.items() if value is None):
                 tally.note("bad value", f"{key} is not a usable number")
+            if _FAILED not in given:
+                numbers[_FAILED] = _unanswered(found, numbers.get(COMPLETED))
             results.add({_KEYS[key]: float(value) for key, value in numbers.items() if value is not None})
     _note_other_text(tally, text[at:])
     return LogReading(results=results.kept, issues=tally.issues(), kind="serving")
+
+
+def _unanswered(found: dict[str, Any], completed: float | None) -> float | None:
+    """Return how many requests failed, for clients that state only how many they sent; None if that is unknown."""
+    sent = number(found.get(_SENT), _MOST)
+    return sent - completed if sent is not None and completed is not None and sent >= completed else None
 
 
 def _whole(lines: Iterable[TextLine], tally: IssueTally) -> str:

@@ -15,7 +15,7 @@ from itertools import chain
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.model.serving import MetricsPage
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.text_lines import Source, TextLine, Wanted, read_lines
+from perftool.readers.text.text_lines import Source, TextLine, read_lines
 
 # The value of a label is in quotes and may contain any character, including braces. The limit on escapes bounds memory
 # use, because the regular expression engine stores a state for each escape.
@@ -25,6 +25,10 @@ _LABELS = rf"\{{(?:{_LABEL}(?:,{_LABEL})*,?)?\}}"
 _SAMPLE = re.compile(
     rf"(?P<name>[\w:]{{1,100}})(?P<labels>{_LABELS})? (?P<value>[-+.\w]{{1,40}})"
     rf"(?: -?\d+(?:\.\d+)?)?(?: # {_LABELS}[-+.\w ]{{0,80}})?\s*$"
+)
+# A sample whose value is not used. Its labels are not examined, because a page has thousands of such lines.
+_OTHER_SAMPLE = re.compile(
+    r"[\w:]{0,99}\w(?:\{.*\})? [-+]?(?:\d[-+.\w]{0,39}|(?i:nan|inf))(?: -?\d+(?:\.\d+)?)?(?: # .*)?\s*$"
 )
 _KEY_AND_VALUE = re.compile(rf"(\w{{1,100}})=({_VALUE})")
 _NAME = re.compile(r"(?P<server>vllm|sglang):[\w:]+")
@@ -69,7 +73,6 @@ _SUMMED = {
     *(f"{name}_{part}" for name in _HISTOGRAMS for part in ("sum", "count")),
 }
 _NAMES = {*_SUMMED, *_BUCKETS, _SETTINGS}
-_READ = ("vllm:", "sglang:")
 # A page of a server has about a hundred names.
 _MOST_NAMES = 10_000
 _LONGEST_SETTING = 200
@@ -83,7 +86,7 @@ def is_page(lines: Iterable[str]) -> bool:
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read the totals and the settings in a page. Raise InputError if the file cannot be opened or read."""
     page = _Page(IssueTally(), rank)
-    for line in read_lines(source, page.tally, wanted=Wanted(_READ)):
+    for line in read_lines(source, page.tally):
         if not line.ended and line.text.strip():
             # Both text formats end every line, so the value may lack its last digits.
             message = "the last line of the metrics page is truncated, so values are missing"
@@ -117,13 +120,15 @@ class _Page:
         text = line.text.lstrip()
         comment = _COMMENT.match(text)
         name = _NAME.match(text, comment.end() if comment else 0)
-        if name is None:
-            return
-        self.servers.add(name["server"])
-        if comment:
+        if name:
+            self.servers.add(name["server"])
+        if name and comment:
             self._describe((comment["kind"], name[0]), line.number)
-        elif name[0] in _NAMES:
+        elif name and name[0] in _NAMES:
             self._sample(name[0], text, line.number)
+        elif text and not text.startswith("#") and not _OTHER_SAMPLE.match(text):
+            # The file may also contain a result of a benchmark client, for example.
+            self.tally.note("other text", "a line is not part of a metrics page and is left out", line.number)
 
     def reading(self) -> LogReading:
         """Return the totals and the settings of the page."""
