@@ -206,10 +206,18 @@ def loader_calls_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any
         file, function, inside = (_text(one, name) or None for name in ("file", "function", "inside"))
         line, samples, fetching = _count(one, "line"), _whole(one, "samples"), _whole(one, "fetching")
         known = file and line and function if file or function else inside
-        if known and samples and fetching and samples <= fetching:
+        if known and samples and fetching:
             call = file, line if file else None, function, inside
             rows.setdefault((rank, *call), (rank, *call, samples, fetching))
-    return list(rows.values())
+    sampled: dict[int, list[tuple[Any, ...]]] = {}
+    for row in rows.values():
+        sampled.setdefault(row[0], []).append(row)
+    return [row for those in sampled.values() if _fit(those) for row in those]
+
+
+def _fit(calls: list[tuple[Any, ...]]) -> bool:
+    """Whether the samples of ``calls`` can be parts of the stated number of all samples."""
+    return len({fetching for *_, fetching in calls}) == 1 and sum(row[-2] for row in calls) <= calls[0][-1]
 
 
 def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import threading
 from collections import Counter
 from mmap import PAGESIZE, mmap
 from pathlib import Path
@@ -48,9 +49,43 @@ def test_a_finding_names_the_line_where_workers_spend_their_time(tmp_path: Path)
     assert "of their time at script.py:7 (__getitem__)" in finding.message
 
 
+# Fetches from two loaders in each step.
+OTHER = 'torch.utils.data.DataLoader(Texts(), batch_size=5, num_workers=1, multiprocessing_context="fork")'
+TWO_LOADERS = SCRIPT.replace("for batch in loader", f"for batch, _ in zip(loader, {OTHER})")
+# Does what is only possible with a single thread, and starts a process.
+ALONE = (
+    SCRIPT.replace(
+        "loader = ",
+        """
+    def initialised(number):
+        assert len(os.listdir("/proc/self/task")) == 1
+        child = os.fork()
+        if not child:
+            time.sleep(0.3)
+            os._exit(len(os.listdir("/proc/self/task")) - 1)
+        assert os.waitpid(child, 0)[1] == 0
+    loader = """,
+    )
+    .replace("import json", "import json, os")
+    .replace("num_workers=1", "num_workers=1, worker_init_fn=initialised")
+)
+
+
+def test_lines_of_several_loaders_are_not_mixed(tmp_path: Path) -> None:
+    run(tmp_path, TWO_LOADERS, "--active", "2")
+    (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
+    assert "loader_calls" not in json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
+
+
+def test_a_worker_has_one_thread_until_its_second_batch(tmp_path: Path) -> None:
+    run(tmp_path, ALONE, "--active", "4")
+    (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
+    assert json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]["loader_calls"]
+
+
 def test_a_thread_that_fetches_no_batch_is_not_counted() -> None:
-    assert loader_workers._call_of(sys._getframe()) is None
-    assert loader_workers._call_of(None) is None
+    assert loader_workers._call_of(loader_workers._stack(threading.main_thread().ident or 0)) is None
+    assert loader_workers._call_of([]) is None
 
 
 def test_counts_that_are_not_complete_are_left_out() -> None:

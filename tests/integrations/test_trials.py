@@ -8,7 +8,6 @@ import mmap
 import multiprocessing
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
@@ -30,6 +29,7 @@ from torch import nn
 from perftool.integrations.record import trial, trials
 from perftool.integrations.record.trial import Call, tried
 from perftool.integrations.record.trials import Trials
+from perftool.model.cut_text import CUT
 
 
 def trials_of(module: nn.Module, *calls: Any) -> list[dict[str, Any]]:
@@ -87,8 +87,8 @@ def test_each_change_that_applies_is_tried() -> None:
     found = tried(call, soon())
     changes = ["base", "bf16", "bf16_dense", "channels_last", "bf16_channels_last"]
     times = [f"{change}_ns" for change in changes]
-    assert [*found] == [*times, "failed", "error", "error_line"]
-    assert [found[name] for name in ("failed", "error", "error_line")] == [[], "", ""]
+    assert [*found] == [*times, "failed", "error", "error_lines"]
+    assert [found[name] for name in ("failed", "error", "error_lines")] == [[], "", []]
     assert min(found[time_ns] for time_ns in times) > 0
     # The model is as it was.
     assert all(one.weight.is_contiguous() and "forward" not in vars(one) for one in call.convolutions)
@@ -108,17 +108,37 @@ def test_without_fast_bf16_and_images_nothing_can_be_tried(monkeypatch: pytest.M
     assert tried(Call(nn.Linear(2, 2), (torch.ones(1, 2),), {}, True), soon()) == {}
 
 
-def test_a_change_that_the_model_does_not_support_is_named() -> None:
-    class Strict(nn.Linear):
-        def forward(self, x: Any) -> Any:
-            if torch.is_autocast_enabled("cpu"):
-                raise TypeError("two\ntypes")
-            return super().forward(x)
+class Strict(nn.Linear):
+    """A model that fails under autocast."""
 
+    def forward(self, x: Any) -> Any:
+        if torch.is_autocast_enabled("cpu"):
+            raise TypeError("two\ntypes" + "s" * 500 * (x.shape[0] > 1))
+        return super().forward(x)
+
+
+def test_the_error_of_a_change_names_a_line_of_the_program() -> None:
+    (found,) = trials_of(Strict(2, 2), torch.ones(2, 2))
+    assert found["failed"] == ["bf16"]
+    assert found["error"].startswith("TypeError: two typess")
+    assert found["error"].endswith(CUT)
+    assert Path(found["error_line"].rpartition(":")[0]).name == Path(__file__).name
+
+
+def test_weights_with_complex_numbers_are_not_converted() -> None:
+    model = nn.Linear(4, 4)
+    model.register_buffer("turns", torch.ones(2, dtype=torch.complex64))
+    with torch.no_grad():
+        found = tried(Call(model, (torch.ones(2, 4),), {}, False), soon())
+    assert "bf16_weights_ns" not in found
+    assert found["failed"] == []
+
+
+def test_a_change_that_the_model_does_not_support_is_named() -> None:
     found = tried(Call(Strict(2, 2), (torch.ones(1, 2),), {}, True), soon())
     assert found["failed"] == ["bf16"]
     assert found["error"] == "TypeError: two types"
-    assert re.fullmatch(r".*test_trials\.py:\d+", found["error_line"])
+    assert found["error_lines"][0][0] == __file__
     assert "bf16_ns" not in found
 
 

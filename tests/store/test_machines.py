@@ -176,6 +176,7 @@ def test_what_loader_workers_did_is_read(tmp_path: Path) -> None:
     "found",
     [
         5, [None], [{**CALL, "line": 0}], [{**CALL, "function": ""}], [{**CALL, "samples": 41}],
+        [CALL, {**CALL, "line": 8}], [CALL, {**CALL, "line": 8, "samples": 1, "fetching": 41}],
         [{**CALL, "fetching": 2**62}], [{**CALL, "file": 1, "inside": None}],
     ],
 )  # fmt: skip

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import struct
 import sys
-import time
 import zlib
-from _thread import get_ident
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, wraps
+from threading import main_thread
+from time import sleep
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -32,7 +33,8 @@ _HEAD = struct.Struct("<II")
 _MOST_CALLS, _MOST_SHOWN, _LONGEST = 2_000, 50, 200
 _DEEPEST = 200
 _STARTS: CodeType = _MultiProcessingDataLoaderIter.__init__.__code__
-_FETCHES: set[CodeType] = {kind.fetch.__code__ for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)}
+_FETCHERS: tuple[Any, ...] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
+_FETCHES: set[CodeType] = {kind.fetch.__code__ for kind in _FETCHERS}
 
 
 class Call(NamedTuple):
@@ -46,33 +48,42 @@ class Call(NamedTuple):
 
 
 class LoaderWorkers:
-    """Adds up the samples of all workers that start before ``end``. Call ``before_fork`` and ``forked`` around each
-    fork."""
+    """Adds up the samples of the workers that start before ``end``. Call ``before_fork`` and ``forked`` around each
+    fork, and ``begin`` when the recording begins."""
 
     def __init__(self) -> None:
         # Memory that this process shares with its workers: a flag that tells them to stop, and counts from each worker.
         self._shared: mmap.mmap | None = None
         self._started = 0
+        # The loader of each worker.
+        self._loaders: dict[int, int] = {}
+        # How many samples each loader had when the recording began.
+        self._before: dict[int, int] = {}
         self._ended = False
 
     def before_fork(self) -> None:
-        if self._ended or not _starts_worker():
+        loader = None if self._ended else _starting_loader()
+        if loader is None:
             return
         with suppress(OSError, ValueError):
             if self._shared is None:
                 self._shared = mmap.mmap(-1, mmap.PAGESIZE + _MOST_WORKERS * _BYTES)
+            self._loaders[self._started % _MOST_WORKERS] = id(loader)
             self._started += 1
 
     def forked(self) -> None:
         """Sample this process if it is a worker."""
-        shared, place = self._shared, mmap.PAGESIZE + (self._started - 1) % _MOST_WORKERS * _BYTES
-        starts = shared is not None and not self._ended and _starts_worker()
+        shared, place = self._shared, _place((self._started - 1) % _MOST_WORKERS)
+        is_worker = shared is not None and not self._ended and _starting_loader() is not None
+        # Workers of a worker are not sampled.
+        ended = self._ended or is_worker
         self.__init__()  # type: ignore[misc]
-        if starts and shared is not None:
-            thread = get_ident()
-            # The system may refuse a thread.
-            with suppress(RuntimeError):
-                start_thread(lambda: _sample(shared, place, thread))
+        self._ended = ended
+        if is_worker and shared is not None:
+            _at_second_fetch(lambda: _sample(shared, place))
+
+    def begin(self) -> None:
+        self._before = {loader: calls.total() for loader, calls in self._calls().items()}
 
     def end(self) -> None:
         """Let the workers stop sampling."""
@@ -81,23 +92,65 @@ class LoaderWorkers:
             self._shared[0] = 1
 
     def found(self) -> list[dict[str, Any]]:
-        """The calls in which the workers spend most of their time, and the number of samples in each."""
-        if self._shared is None:
+        """The calls in which the workers spend most of their time, and the number of samples in each.
+
+        A trace does not show which loader the program waits for, so the result is empty if workers of several loaders
+        fetched while it was recorded.
+        """
+        every = self._calls()
+        working = [loader for loader, calls in every.items() if calls.total() > self._before.get(loader, 0)]
+        if len(working or every) != 1:
             return []
-        calls: Counter[Call] = Counter()
-        for number in range(min(self._started, _MOST_WORKERS)):
-            for *call, samples in _shown(self._shared, mmap.PAGESIZE + number * _BYTES):
-                calls[Call(*call)] += samples
+        calls = every[(working or [*every])[0]]
         fetching = calls.total()
         return [
             {**call._asdict(), "samples": samples, "fetching": fetching}
             for call, samples in calls.most_common(_MOST_SHOWN)
         ]
 
+    def _calls(self) -> dict[int, Counter[Call]]:
+        """What the workers of each loader have done."""
+        found: dict[int, Counter[Call]] = {}
+        for number, loader in self._loaders.items():
+            for *call, samples in _shown(self._shared, _place(number)) if self._shared is not None else ():
+                found.setdefault(loader, Counter())[Call(*call)] += samples
+        return found
 
-def _starts_worker() -> bool:
-    """Whether a data loader is starting a worker."""
-    return any(frame.f_code is _STARTS for frame in _outwards(sys._getframe()))
+
+def _place(worker: int) -> int:
+    return mmap.PAGESIZE + worker * _BYTES
+
+
+def _starting_loader() -> Any:
+    """Return the data loader that is starting a worker, or None."""
+    frames = (frame for frame in _outwards(sys._getframe()) if frame.f_code is _STARTS)
+    return next((frame.f_locals.get("loader") for frame in frames), None)
+
+
+def _at_second_fetch(act: Callable[[], object]) -> None:
+    """Call ``act`` in a new thread when this process fetches its second batch. Before that, a program may do what is
+    only possible with a single thread. After the first batch, a worker has a second thread, which sends the batch."""
+    worker, fetches = os.getpid(), 0
+
+    def count(kind: Any) -> None:
+        original = kind.fetch
+
+        @wraps(original)
+        def fetch_batch(*args: Any, **named: Any) -> Any:
+            nonlocal fetches
+            fetches += 1
+            if fetches == 2 and os.getpid() == worker:
+                if kind.fetch is fetch_batch:
+                    kind.fetch = original
+                # The system may refuse a thread.
+                with suppress(RuntimeError):
+                    start_thread(act)
+            return original(*args, **named)
+
+        kind.fetch = fetch_batch
+
+    for kind in _FETCHERS:
+        count(kind)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -109,33 +162,39 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _sample(shared: mmap.mmap, place: int, thread: int) -> None:
-    """Count what ``thread`` does until the recording ends, and show the counts in ``shared``."""
+def _sample(shared: mmap.mmap, place: int) -> None:
+    """Count what the main thread does until the recording ends, and show the counts in ``shared``."""
     calls: Counter[Call] = Counter()
+    thread = main_thread().ident or 0
     with suppress(Exception):
         for number in range(1, sys.maxsize):
-            time.sleep(_INTERVAL_S)
+            sleep(_INTERVAL_S)
             if shared[0]:
                 return
-            call = _call_of(sys._current_frames().get(thread))
+            call = _call_of(_stack(thread))
             if call is not None and (call in calls or len(calls) < _MOST_CALLS):
                 calls[call] += 1
             if calls and number % _SHOWN_AFTER == 0:
                 _show(calls, shared, place)
 
 
-def _call_of(frame: FrameType | None) -> Call | None:
-    """What a thread does whose innermost frame is ``frame``. None if it does not fetch a batch."""
-    frames = list(_outwards(frame))
-    fetches = next((at for at, one in enumerate(frames) if one.f_code in _FETCHES), None)
-    if frame is None or fetches is None:
+def _stack(thread: int) -> list[tuple[CodeType, int]]:
+    """Return the code and the line of each frame of ``thread``, the innermost first. No frame is kept: a frame keeps
+    the program's objects alive."""
+    return [(frame.f_code, frame.f_lineno or 0) for frame in _outwards(sys._current_frames().get(thread))]
+
+
+def _call_of(stack: list[tuple[CodeType, int]]) -> Call | None:
+    """What a thread with this ``stack`` does. None if it does not fetch a batch."""
+    fetches = next((at for at, (code, _) in enumerate(stack) if code in _FETCHES), None)
+    if not fetches:
         return None
-    inner = frame.f_code
+    inner = stack[0][0]
     inside = f"{inner.co_name} ({_relative(inner.co_filename)})"[:_LONGEST]
-    for one in frames[:fetches]:
-        code, file = one.f_code, _relative(one.f_code.co_filename)
+    for at, (code, line) in enumerate(stack[:fetches]):
+        file = _relative(code.co_filename)
         if _is_users(file):
-            return Call(file[:_LONGEST], one.f_lineno or 0, code.co_name[:_LONGEST], "" if one is frame else inside)
+            return Call(file[:_LONGEST], line, code.co_name[:_LONGEST], inside if at else "")
     return Call("", 0, "", inside)
 
 
@@ -161,5 +220,5 @@ def _shown(shared: mmap.mmap, place: int) -> Iterable[list[Any]]:
         text = shared[place + _HEAD.size : place + _HEAD.size + min(length, _BYTES)]
         if length and zlib.crc32(text) == checksum:
             return json.loads(zlib.decompress(text))  # type: ignore[no-any-return]
-        time.sleep(_INTERVAL_S / 10)
+        sleep(_INTERVAL_S / 10)
     return []

@@ -94,7 +94,9 @@ class Recorder:
         self._home = HomeThread(self._program_ended)
         self._repeated_calls = RepeatedCalls(plan.trials)
         self._program_profilers = ProgramProfilers(plan)
-        self._loader_workers = LoaderWorkers() if plan.stacks else None
+        self._loader_workers = LoaderWorkers()
+        if not plan.stacks:
+            self._loader_workers.end()
         self._began_ns = 0
         self._seen = 0
         self._ours = False
@@ -113,7 +115,7 @@ class Recorder:
         self._firsts = [First(Optimizer, self._optimizer_made), First(dataloader._BaseDataLoaderIter, self._reconsider)]
         atexit.register(self._program_ended)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
+            os.register_at_fork(before=self._loader_workers.before_fork, after_in_child=self._forked)
         plan.note(Note("ready"))
 
     def _step_ended(self) -> None:
@@ -189,6 +191,7 @@ class Recorder:
             self._repeated_calls.begin()
         if recorded == 0:
             self._began_ns = time.monotonic_ns()
+            self._loader_workers.begin()
             self._plan.note(Note("recording"))
             if not self._over:
                 # PyTorch records the stacks of all threads that exist when the recording begins. If the system refuses
@@ -291,7 +294,7 @@ class Recorder:
         calls = self._repeated_calls
         steps = {**facts["steps"], "called": self._steps.called}
         examined: dict[str, Any] = {"trials": calls.trials.found()} if calls.trials.found() else {}
-        if self._loader_workers is not None and (found := self._loader_workers.found()):
+        if found := self._loader_workers.found():
             examined["loader_calls"] = found
         if calls.found is not None:
             examined["repeated_calls"] = calls.found
@@ -320,8 +323,7 @@ class Recorder:
         self._over = True
         self._profiler = None
         self._repeated_calls.end()
-        if self._loader_workers is not None:
-            self._loader_workers.end()
+        self._loader_workers.end()
         if self._deadline is not None:
             self._deadline.close()
         with errors_become_warnings("the recorder could not remove its hooks"):
@@ -355,16 +357,12 @@ class Recorder:
     def _forced(self) -> None:
         self._plan.note(Note("explained", _FORCED))
 
-    def _before_fork(self) -> None:
-        if self._loader_workers is not None:
-            self._loader_workers.before_fork()
-
     def _forked(self) -> None:
-        if self._loader_workers is not None:
-            self._loader_workers.forked()
+        self._loader_workers.forked()
         if self._seen or self._over:
             self._over = True
             self._repeated_calls.end()
+            self._loader_workers.end()
         else:
             self._owner = os.getpid()
             self._is_child = True

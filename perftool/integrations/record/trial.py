@@ -17,15 +17,15 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from perftool.integrations.call_lines import is_users, relative_path
 from perftool.integrations.op_speeds import CHANNELS_LAST
+from perftool.model.cut_text import cut_text
 
 _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 # The size of the matmul that shows whether BF16 is fast.
 _SIZE = 512
 # Each change runs until its runs have taken this long in total, in s, but at least and at most this many times.
 _ENOUGH_S, _FEWEST_RUNS, _MOST_RUNS = 2.0, 3, 6
-_LONGEST_ERROR = 200
+_LONGEST_ERROR, _DEEPEST = 200, 50
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class _Times:
 
     def __init__(self, call: Call, until: float) -> None:
         self.failed: list[str] = []
-        # The first error in BF16, and the line of the user's own code where it occurred.
+        # The first error in BF16, and the lines of its stack, the innermost first.
         self.error = ""
-        self.error_line = ""
+        self.error_lines: list[tuple[str, int]] = []
         self._call = call
         self._until = until
         self._taken: dict[str, list[float]] = {}
@@ -126,8 +126,8 @@ class _Times:
             taken.clear()
             self.failed.append(change.key)
             if change.bf16 and not self.error:
-                self.error = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_ERROR]
-                self.error_line = _line_of(error)
+                self.error = cut_text(" ".join(f"{type(error).__name__}: {error}".split()), _LONGEST_ERROR)
+                self.error_lines = _lines_of(error)
         self._longest = max(self._longest, *taken, 0)
 
 
@@ -143,14 +143,13 @@ def tried(call: Call, until: float) -> dict[str, Any]:
     times = _Times(call, until)
     times.warm_up()
     times.measure([_BASE, *changes])
-    found = {**times.found(), "failed": times.failed, "error": times.error, "error_line": times.error_line}
+    found = {**times.found(), "failed": times.failed, "error": times.error, "error_lines": times.error_lines}
     return {} if _BASE.key in times.failed else found
 
 
-def _line_of(error: BaseException) -> str:
-    """Return the innermost line of the user's own code in the stack of ``error``."""
-    lines = [(relative_path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    return next((f"{file}:{line}" for file, line in reversed(lines) if is_users(file)), "")
+def _lines_of(error: BaseException) -> list[tuple[str, int]]:
+    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return lines[: -_DEEPEST - 1 : -1]
 
 
 def _has_bf16() -> bool:
@@ -186,7 +185,8 @@ def _changes(call: Call, *, bf16: bool) -> list[_Change]:
 
 
 def _is_fp32(state: torch.Tensor) -> bool:
-    return state.dtype is torch.float32 or not state.is_floating_point()
+    # Other types are not converted, apart from complex ones, which would lose a part.
+    return state.dtype is torch.float32 or not (state.is_floating_point() or state.is_complex())
 
 
 def _is_apart(weight: torch.Tensor) -> bool:

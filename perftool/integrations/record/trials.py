@@ -25,6 +25,7 @@ import torch
 import torch.distributed
 from torch.utils._pytree import tree_leaves
 
+from perftool.integrations.call_lines import is_users, relative_path
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.trial import Call, tried
@@ -104,7 +105,14 @@ class Trials:
             # Other calls would probably get stuck, too.
             self._left_s = 0
         result = json.loads(line) if line else {}
-        return result if isinstance(result, dict) else {}
+        return {**result, "error_line": _users_line(result.pop("error_lines", []))} if result else {}
+
+
+def _users_line(lines: list[tuple[str, int]]) -> str:
+    """Return the first of ``lines`` that is in the user's own code. The copy of the program cannot find that out,
+    because it cannot open files."""
+    found = ((relative_path(file), line) for file, line in lines)
+    return next((f"{file}:{line}" for file, line in found if is_users(file)), "")
 
 
 def _described(value: Any) -> Hashable:
