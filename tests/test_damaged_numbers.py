@@ -104,6 +104,7 @@ def test_a_file_that_breaks_its_reader_is_the_only_one_lost(
     assert "\n" not in unread
     assert "aten::mm" in {share.name for share in report.top_ops}
 
+    (tmp_path / "nccl_trace_rank_7.json").unlink()
     (tmp_path / "damaged.json").write_bytes(document(RUN))
     before = chrome_trace.ChromeTrace.finish
 
