@@ -55,6 +55,21 @@ def test_child_processes_that_used_the_core(tmp_path: Path, workers: int, cpu_ns
     assert WAITED.rstrip(".") + said in found
 
 
+@pytest.mark.parametrize(
+    ("waited", "said"),
+    [(8000, "used 4.00 us of CPU time, 75.0 % of it at data/text.py:7 (load)."),
+     (20_000, "took 20.0 % of the CPU time of the run, and spent 75.0 % of their time at text.py:7 (load).")],
+    ids=["a short wait", "an overloaded machine"],
+)  # fmt: skip
+def test_the_line_of_workers_that_used_the_core(tmp_path: Path, waited: int, said: str) -> None:
+    threads = [{"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": waited}]
+    used = 4000 if waited < 10_000 else 20_000
+    window = {"wall_ns": 100_000, "cpu_ns": 80_000, "workers_cpu_ns": used, "threads": threads}
+    call = {"file": "data/text.py", "line": 7, "function": "load", "samples": 30, "fetching": 40}
+    machine = {"machine": {"cores_allowed": 1}, "window": window, "process": {"loader_workers": 1}}
+    assert said in caveats(tmp_path, **machine, loader_calls=[call])
+
+
 def test_a_hypervisor_that_takes_the_cores_is_named(tmp_path: Path) -> None:
     threads = [{"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 3000}]
     window = {"wall_ns": 100_000, "threads": threads, "stolen_ns": 16_000}

@@ -134,7 +134,11 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     crowded = f"The run has more busy {busy} than cores"
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
-    workers = f" Its {children} took {format_ratio(working)} of the CPU time of the run." if working > _WORKING else ""
+    line, at = found.evidence.get("workers_line"), found.evidence.get("workers_line_ratio") or 0
+    spent = f", and spent {format_ratio(at)} of their time at {line}" if line and at > _WORKING else ""
+    workers = (
+        f" Its {children} took {format_ratio(working)} of the CPU time of the run{spent}." if working > _WORKING else ""
+    )
     threads = found.evidence.get("threads_ratio") or 0
     if threads > _WORKING:
         workers += f" Threads that run no steps took {format_ratio(threads)} of the CPU time of the process."
