@@ -58,7 +58,7 @@ def test_child_processes_that_used_the_core(tmp_path: Path, workers: int, cpu_ns
 @pytest.mark.parametrize(
     ("waited", "said"),
     [(8000, "used 4.00 us of CPU time, 75.0 % of it at data/text.py:7 (load)."),
-     (20_000, "took 20.0 % of the CPU time of the run, and spent 75.0 % of their time at text.py:7 (load).")],
+     (20_000, "took 20.0 % of the CPU time of the run, and spent 75.0 % of their CPU time at text.py:7 (load).")],
     ids=["a short wait", "an overloaded machine"],
 )  # fmt: skip
 def test_the_line_of_workers_that_used_the_core(tmp_path: Path, waited: int, said: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-import threading
 from collections import Counter
 from mmap import PAGESIZE, mmap
 from pathlib import Path
@@ -46,7 +45,7 @@ def test_a_finding_names_the_line_where_workers_spend_their_time(tmp_path: Path)
     assert [calls[0][name] for name in ("file", "line", "function")] == ["script.py", 7, "__getitem__"]
     assert {call["fetching"] for call in calls} == {sum(call["samples"] for call in calls)}
     (finding,) = [one for one in analyze([str(trace)]).findings if one.code == "GAP102"]
-    assert "of their time at script.py:7 (__getitem__)" in finding.message
+    assert "of their CPU time at script.py:7 (__getitem__)" in finding.message
 
 
 # Fetches from two loaders in each step.
@@ -84,7 +83,7 @@ def test_a_worker_has_one_thread_until_its_second_batch(tmp_path: Path) -> None:
 
 
 def test_a_thread_that_fetches_no_batch_is_not_counted() -> None:
-    assert loader_workers._call_of(loader_workers._stack(threading.main_thread().ident or 0)) is None
+    assert loader_workers._call_of([(sys._getframe().f_code, 1)]) is None
     assert loader_workers._call_of([]) is None
 
 

@@ -52,8 +52,7 @@ BLOCK = Case("", "", (), events=(
     {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 10,
      "args": {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}},
 ))  # fmt: skip
-# A loader that reads samples one by one, with stacks and the CPU time of its thread, samples of its workers, and a model
-# tried in BF16.
+# A loader that reads samples one by one, with stacks and the CPU time of its thread; samples of workers; a trial.
 THREAD = {"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 0}
 RECORDER = {"version": 1, "machine": {"cores_allowed": 2}, "window": {"wall_ns": 90_000, "threads": [THREAD]}}
 RECORDER["loader_calls"] = [{"file": "a.py", "line": 7, "function": "f", "samples": 40, "fetching": 40}]

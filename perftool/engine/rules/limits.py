@@ -56,7 +56,9 @@ def limited(
             steps_ns = own_steps_ns(store, row.get("rank")) or {
                 "gain_ns": context.mean_step_ns, "predicted_ns": context.step_ns
             }  # fmt: skip
-            yield {**row, **{name: min(ns, round(ratio * steps_ns[name])) for name, ns in kept.items()}}
+            # A thread that has no core looks busy.
+            waits_ns = row.get("core_wait_ns") or 0
+            yield {**row, **{name: min(ns, round(ratio * steps_ns[name] + waits_ns)) for name, ns in kept.items()}}
 
 
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:

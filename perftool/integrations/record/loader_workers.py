@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
+import signal
 import struct
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache, wraps
-from threading import main_thread
+from functools import cache
+from itertools import count
 from time import sleep
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -21,11 +21,11 @@ from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from perftool.integrations.call_lines import is_users, relative_path
-from perftool.integrations.own_threads import start_thread
 
-_INTERVAL_S = 0.01
-# A worker shows its counts after this many samples.
-_SHOWN_AFTER = 10
+# CPU time, in s.
+_INTERVAL_S = 0.005
+# A worker shows its counts after this many samples of fetches.
+_SHOWN_AFTER = 5
 # Later workers overwrite the counts of the first ones.
 _MOST_WORKERS, _BYTES = 64, 1 << 14
 # Length and checksum of a worker's counts.
@@ -80,7 +80,9 @@ class LoaderWorkers:
         self.__init__()  # type: ignore[misc]
         self._ended = ended
         if is_worker and shared is not None:
-            _at_second_fetch(lambda: _sample(shared, place))
+            # A process without a signal for this, and threads other than the main one, are not sampled.
+            with suppress(ValueError, OSError, AttributeError):
+                _sample(shared, place)
 
     def begin(self) -> None:
         self._before = {loader: calls.total() for loader, calls in self._calls().items()}
@@ -127,32 +129,6 @@ def _starting_loader() -> Any:
     return next((frame.f_locals.get("loader") for frame in frames), None)
 
 
-def _at_second_fetch(act: Callable[[], object]) -> None:
-    """Call ``act`` in a new thread when this process fetches its second batch. Before that, a program may do what is
-    only possible with a single thread. After the first batch, a worker has a second thread, which sends the batch."""
-    worker, fetches = os.getpid(), 0
-
-    def count(kind: Any) -> None:
-        original = kind.fetch
-
-        @wraps(original)
-        def fetch_batch(*args: Any, **named: Any) -> Any:
-            nonlocal fetches
-            fetches += 1
-            if fetches == 2 and os.getpid() == worker:
-                if kind.fetch is fetch_batch:
-                    kind.fetch = original
-                # The system may refuse a thread.
-                with suppress(RuntimeError):
-                    start_thread(act)
-            return original(*args, **named)
-
-        kind.fetch = fetch_batch
-
-    for kind in _FETCHERS:
-        count(kind)
-
-
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     """Yield ``frame`` and its callers."""
     for _ in range(_DEEPEST):
@@ -163,29 +139,36 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _sample(shared: mmap.mmap, place: int) -> None:
-    """Count what the main thread does until the recording ends, and show the counts in ``shared``."""
+    """Count what this process does until the recording ends, and show the counts in ``shared``.
+
+    A signal interrupts the main thread wherever it is. A thread of ours would get to run mostly where the program
+    gives up Python's lock, so the samples would show only such calls.
+    """
     calls: Counter[Call] = Counter()
-    thread = main_thread().ident or 0
-    with suppress(Exception):
-        for number in range(1, sys.maxsize):
-            sleep(_INTERVAL_S)
+    ticks = count(1)
+
+    def tick(_: int, frame: FrameType | None) -> None:
+        # The program must not get our errors.
+        with suppress(Exception):
             if shared[0]:
+                # Without a handler, a signal that is on its way would end the process.
+                signal.setitimer(signal.ITIMER_PROF, 0)
                 return
-            call = _call_of(_stack(thread))
+            call = _call_of([(one.f_code, one.f_lineno or 0) for one in _outwards(frame)])
             if call is not None and (call in calls or len(calls) < _MOST_CALLS):
                 calls[call] += 1
-            if calls and number % _SHOWN_AFTER == 0:
+            if calls and next(ticks) % _SHOWN_AFTER == 0:
                 _show(calls, shared, place)
 
-
-def _stack(thread: int) -> list[tuple[CodeType, int]]:
-    """Return the code and the line of each frame of ``thread``, the innermost first. No frame is kept: a frame keeps
-    the program's objects alive."""
-    return [(frame.f_code, frame.f_lineno or 0) for frame in _outwards(sys._current_frames().get(thread))]
+    if signal.getsignal(signal.SIGPROF) is signal.SIG_DFL and not any(signal.getitimer(signal.ITIMER_PROF)):
+        signal.signal(signal.SIGPROF, tick)
+        # Libraries in C may not expect that a system call is interrupted.
+        signal.siginterrupt(signal.SIGPROF, False)
+        signal.setitimer(signal.ITIMER_PROF, _INTERVAL_S, _INTERVAL_S)
 
 
 def _call_of(stack: list[tuple[CodeType, int]]) -> Call | None:
-    """What a thread with this ``stack`` does. None if it does not fetch a batch."""
+    """What a program with this ``stack`` does. None if it does not fetch a batch."""
     fetches = next((at for at, (code, _) in enumerate(stack) if code in _FETCHES), None)
     if not fetches:
         return None

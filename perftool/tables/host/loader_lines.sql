@@ -1,5 +1,5 @@
--- The line of the user's own code at which the workers of a rank's data loader spend most of their time, by samples of
--- their stacks.
+-- The line of the user's own code at which the workers of a rank's data loader spend most of their CPU time, by samples
+-- of their stacks.
 --
 -- A rank has no row if there are fewer than 30 samples, because the share of a line could then be wrong by a fifth.
 --
