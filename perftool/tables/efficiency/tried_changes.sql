@@ -1,7 +1,8 @@
 -- One row per rank and change to the program that `record` tried on its models, if these take most of a step.
 --
 -- The times of the models are CPU times if PyTorch uses one thread. Then the step is also measured by its CPU time, plus
--- its share of waiting in the recorded steps: other processes make the wall time longer, but not the CPU time.
+-- its share of waiting in the recorded steps, for example for a core that the program's own loader workers use. Other
+-- processes make the wall time longer, but not the CPU time.
 --
 -- needs: trials, machines, memory_faults
 -- empty without: trials
@@ -19,7 +20,7 @@ WITH tried AS (
 steps AS (
     SELECT m.rank,
            CASE WHEN m.torch_threads = 1 AND f.process_ns > 0 AND m.process_ns > 0
-                THEN f.process_ns / f.steps * greatest(1, (m.wall_ns - coalesce(m.delay_ns, 0)) / m.process_ns)
+                THEN f.process_ns / f.steps * greatest(1, (m.wall_ns - greatest(0, coalesce(m.delay_ns - coalesce((m.own_ns - m.process_ns) / m.cores, 0), 0))) / m.process_ns)
                 ELSE coalesce(m.quiet_step_ns, m.step_ns) END AS ns
     FROM machines AS m LEFT JOIN memory_faults AS f ON f.rank = m.rank AND NOT f.profiled
 ),
