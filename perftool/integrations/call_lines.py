@@ -58,7 +58,7 @@ def _calls(events: Iterable[Any]) -> Calls:
     lines: dict[int, int] = {}
     own: dict[str, bool] = {}
 
-    def is_own_line(file: str) -> bool:
+    def belongs_to_user(file: str) -> bool:
         if file not in own:
             own[file] = is_users(file)
         return own[file]
@@ -71,12 +71,12 @@ def _calls(events: Iterable[Any]) -> Calls:
         caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
         # A package's function that calls nothing else appears only as a callee.
         if (called := _file(callsite)) is not None:
-            is_own_line(called)
+            belongs_to_user(called)
         file = _file(caller)
         # For functions that were already running when the recording began, the call line is unknown.
         if caller is None or file is None or _same(caller, callsite):
             continue
-        if is_own_line(file):
+        if belongs_to_user(file):
             lines[event.start_time_ns] = caller.line_number
     return Calls(lines, {package_of(file) for file in own if is_own(file) and not own[file]})
 

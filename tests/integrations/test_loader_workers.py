@@ -83,8 +83,8 @@ def test_a_worker_has_one_thread_until_its_second_batch(tmp_path: Path) -> None:
 
 
 def test_a_thread_that_fetches_no_batch_is_not_counted() -> None:
-    assert loader_workers._call_of([(sys._getframe().f_code, 1)]) is None
-    assert loader_workers._call_of([]) is None
+    assert loader_workers._call_of(sys._getframe()) is None
+    assert loader_workers._call_of(None) is None
 
 
 def test_counts_that_are_not_complete_are_left_out() -> None:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from itertools import count
 from time import sleep
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -33,8 +32,7 @@ _HEAD = struct.Struct("<II")
 _MOST_CALLS, _MOST_SHOWN, _LONGEST = 2_000, 50, 200
 _DEEPEST = 200
 _STARTS: CodeType = _MultiProcessingDataLoaderIter.__init__.__code__
-_FETCHERS: tuple[Any, ...] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
-_FETCHES: set[CodeType] = {kind.fetch.__code__ for kind in _FETCHERS}
+_FETCHES: set[CodeType] = {kind.fetch.__code__ for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)}
 
 
 class Call(NamedTuple):
@@ -145,7 +143,6 @@ def _sample(shared: mmap.mmap, place: int) -> None:
     gives up Python's lock, so the samples would show only such calls.
     """
     calls: Counter[Call] = Counter()
-    ticks = count(1)
 
     def tick(_: int, frame: FrameType | None) -> None:
         # The program must not get our errors.
@@ -154,11 +151,11 @@ def _sample(shared: mmap.mmap, place: int) -> None:
                 # Without a handler, a signal that is on its way would end the process.
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 return
-            call = _call_of([(one.f_code, one.f_lineno or 0) for one in _outwards(frame)])
+            call = _call_of(frame)
             if call is not None and (call in calls or len(calls) < _MOST_CALLS):
                 calls[call] += 1
-            if calls and next(ticks) % _SHOWN_AFTER == 0:
-                _show(calls, shared, place)
+                if calls.total() % _SHOWN_AFTER == 0:
+                    _show(calls, shared, place)
 
     if signal.getsignal(signal.SIGPROF) is signal.SIG_DFL and not any(signal.getitimer(signal.ITIMER_PROF)):
         signal.signal(signal.SIGPROF, tick)
@@ -167,17 +164,18 @@ def _sample(shared: mmap.mmap, place: int) -> None:
         signal.setitimer(signal.ITIMER_PROF, _INTERVAL_S, _INTERVAL_S)
 
 
-def _call_of(stack: list[tuple[CodeType, int]]) -> Call | None:
-    """What a program with this ``stack`` does. None if it does not fetch a batch."""
-    fetches = next((at for at, (code, _) in enumerate(stack) if code in _FETCHES), None)
+def _call_of(frame: FrameType | None) -> Call | None:
+    """What a program does whose innermost frame is ``frame``. None if it does not fetch a batch."""
+    frames = list(_outwards(frame))
+    fetches = next((at for at, one in enumerate(frames) if one.f_code in _FETCHES), None)
     if not fetches:
         return None
-    inner = stack[0][0]
+    inner = frames[0].f_code
     inside = f"{inner.co_name} ({_relative(inner.co_filename)})"[:_LONGEST]
-    for at, (code, line) in enumerate(stack[:fetches]):
-        file = _relative(code.co_filename)
+    for at, one in enumerate(frames[:fetches]):
+        file = _relative(one.f_code.co_filename)
         if _is_users(file):
-            return Call(file[:_LONGEST], line, code.co_name[:_LONGEST], inside if at else "")
+            return Call(file[:_LONGEST], one.f_lineno or 0, one.f_code.co_name[:_LONGEST], inside if at else "")
     return Call("", 0, "", inside)
 
 
