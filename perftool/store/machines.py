@@ -70,6 +70,7 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
         _whole(window, "wall_ns"),
         None if own[0] is None else own[0] + (own[1] or 0),
         own[0],
+        None if own[0] is None else own[1] or 0,
         _whole(window, "machine_cpu_ns"),
         _whole(window, "stolen_ns"),
         _whole(longest, "delay_ns"),

@@ -140,6 +140,9 @@ CREATE MACRO activities(mask) AS [a for a in enum_range(NULL::activity) if mask 
 -- Whether a list of activities contains any of the given ones; an unknown name is an error.
 CREATE MACRO shows(active, doing) AS list_has_any(active, doing::activity[]::VARCHAR[]);
 
+-- Number of elements of two shapes with as many dimensions, broadcast to a common shape.
+CREATE MACRO broadcast_elements(a, b) AS list_product(list_transform(range(1, len(a) + 1), lambda d: greatest(a[d], b[d])::DOUBLE));
+
 -- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
 

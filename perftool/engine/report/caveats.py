@@ -134,8 +134,8 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     crowded = f"The run has more busy {busy} than cores"
     cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
-    line, at = found.evidence.get("workers_line"), found.evidence.get("workers_line_ratio") or 0
-    spent = f", and spent {format_ratio(at)} of their CPU time at {line}" if line and at > _WORKING else ""
+    line, at = found.evidence.get("workers_line"), found.evidence.get("workers_line_ratio")
+    spent = f", and spent {format_ratio(at)} of their CPU time at {line}" if line and at else ""
     workers = (
         f" Its {children} took {format_ratio(working)} of the CPU time of the run{spent}." if working > _WORKING else ""
     )

@@ -10,11 +10,9 @@ from perftool.units import format_bytes, format_ns, format_ratio
 _WEIGHTY = 0.05
 # If child processes used the cores for at least this share of the waiting time, they are its likely cause.
 _CAUSING = 0.5
-# A line of the workers with a smaller share of their time is not named.
-_MOSTLY = 0.15
 _WAITED = """
 SELECT l.overload_ns, l.overload_ns / l.wall_ns AS share, m.stolen_ns / m.cores > coalesce(m.delay_ns, 0) AS stolen,
-       CASE WHEN m.own_ns - m.process_ns >= $causing * l.overload_ns THEN m.own_ns - m.process_ns END AS children_ns,
+       CASE WHEN m.children_ns >= $causing * l.overload_ns THEN m.children_ns END AS children_ns,
        CASE WHEN m.loader_workers > 0 THEN 'loader workers' ELSE 'child processes' END AS children,
        format('{}:{} ({})', w.file, w.line, w.function) AS line, w.share AS line_share
 FROM machine_loads AS l JOIN machines AS m USING (rank) LEFT JOIN loader_lines AS w USING (rank)
@@ -54,7 +52,7 @@ def waiting_sentence(store: TraceStore) -> str:
     sentence = f"A thread of the run waited for a core for {share} of the recorded time ({waited})"
     if rows[0]["children_ns"]:
         sentence += f", while the run's own {rows[0]['children']} used {format_ns(rows[0]['children_ns'])} of CPU time"
-        if (rows[0]["line_share"] or 0) > _MOSTLY:
+        if rows[0]["line"]:
             sentence += f", {format_ratio(rows[0]['line_share'])} of it at {rows[0]['line']}"
     return f"{sentence}."
 

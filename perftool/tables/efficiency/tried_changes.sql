@@ -20,7 +20,7 @@ WITH tried AS (
 steps AS (
     SELECT m.rank,
            CASE WHEN m.torch_threads = 1 AND f.process_ns > 0 AND m.process_ns > 0
-                THEN f.process_ns / f.steps * greatest(1, (m.wall_ns - greatest(0, coalesce(m.delay_ns - coalesce((m.own_ns - m.process_ns) / m.cores, 0), 0))) / m.process_ns)
+                THEN f.process_ns / f.steps * greatest(1, (m.wall_ns - greatest(0, coalesce(m.delay_ns - coalesce(m.children_ns / m.cores, 0), 0))) / m.process_ns)
                 ELSE coalesce(m.quiet_step_ns, m.step_ns) END AS ns
     FROM machines AS m LEFT JOIN memory_faults AS f ON f.rank = m.rank AND NOT f.profiled
 ),

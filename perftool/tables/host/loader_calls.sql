@@ -1,8 +1,8 @@
 -- What the workers of data loaders did while they fetched batches, by samples of their stacks.
 --
 -- `record` takes a sample of each forked worker after every 5 ms of its CPU time until the recording ends, unless the
--- workers of several loaders fetch while it records (docs/recording.md). One row per line of the user's own code and function that ran inside it. At most 50 rows per
--- rank, the most frequent ones.
+-- workers of several loaders fetch while it records (docs/recording.md). One row per line of the user's own code and
+-- function that ran inside it. At most 50 rows per rank, the most frequent ones.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank

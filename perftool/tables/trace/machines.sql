@@ -15,6 +15,7 @@
 -- column wall_ns: BIGINT, duration of the recording
 -- column own_ns: BIGINT, CPU time of the process and its data-loader workers
 -- column process_ns: BIGINT, CPU time of the process
+-- column children_ns: BIGINT, CPU time of its child processes, such as data-loader workers
 -- column busy_ns: BIGINT, time while the allowed cores ran any process, summed over cores; accurate to 10 ms per core
 -- column stolen_ns: BIGINT, time for which a hypervisor withheld the allowed cores
 -- column delay_ns: BIGINT, longest time that any thread of the process was ready to run but had no core; the same for its workers if no threads are known
