@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # The longest message, in characters, that a notebook or debugger shows.
 _LONGEST_REPR = 120
+GainKind = Literal["predicted", "tried", "bound"]
 StepSource = Literal["iteration", "profiler", "optimizer", "annotation", "copies"]
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
 FrameName = Literal[
@@ -39,26 +40,27 @@ FrameName = Literal[
 class Gain:
     """The time a fix would save per step, in ns and as a share of the typical step.
 
-    A ``predicted`` gain is the difference between two replays of the recorded steps. A ``bound`` is an upper bound from
-    the evidence. ``bound_share`` is that bound as a share of the step, even if a prediction replaces it. It is None if
+    A ``predicted`` gain is the difference between two replays of the recorded steps. A ``tried`` gain was measured:
+    `record` applied the change to a copy of the program's models. A ``bound`` is an upper bound from the evidence.
+    ``bound_share`` is that bound as a share of the step, even if a prediction or a trial replaces it. It is None if
     there is no bound.
     """
 
     ns_per_step: int
     share_of_step: float
-    kind: Literal["predicted", "bound"] = "bound"
+    kind: GainKind = "bound"
     bound_share: float | None = None
 
     @property
     def most(self) -> float:
-        """The upper bound as a share of the step, or the predicted share if there is no bound."""
+        """The upper bound as a share of the step, or the gain itself if there is no bound."""
         return self.share_of_step if self.bound_share is None else self.bound_share
 
     @property
     def worth(self) -> str:
-        """The time as text, marked as a prediction or an upper bound."""
+        """The time as text, marked as a prediction, a trial or an upper bound."""
         text = format_ns(self.ns_per_step)
-        return f"{text} (predicted)" if self.kind == "predicted" else f"up to {text}"
+        return f"up to {text}" if self.kind == "bound" else f"{text} ({self.kind})"
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,13 @@ def included_in(first: Finding, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def sum_of(findings: Iterable[Finding]) -> Gain | None:
-    """Return the sum of the gains of ``findings``, or None if none has a gain. The sum is a prediction if all gains are
-    predicted."""
+    """Return the sum of the gains of ``findings``, or None if none has a gain. The sum is an upper bound if any gain is
+    one."""
     gains = [found.gain for found in findings if found.gain]
     if not gains:
         return None
-    kind: Literal["predicted", "bound"] = "predicted" if all(one.kind == "predicted" for one in gains) else "bound"
+    least_certain: tuple[GainKind, ...] = ("bound", "predicted", "tried")
+    kind = next(kind for kind in least_certain if any(one.kind == kind for one in gains))
     return Gain(sum(one.ns_per_step for one in gains), sum(one.share_of_step for one in gains), kind)
 
 

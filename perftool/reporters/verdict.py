@@ -37,11 +37,11 @@ def gain_text(finding: Finding) -> str:
 
 
 def amount_text(gain: Gain | None) -> str:
-    """Format ``gain``, per step, as ``≤ 221 ms (57.8 %)``; without ``≤`` if it was predicted. Return "" if it is
+    """Format ``gain``, per step, as ``≤ 221 ms (57.8 %)``; without ``≤`` if it is no bound. Return "" if it is
     None."""
     if gain is None:
         return ""
-    bound = "" if gain.kind == "predicted" else "≤ "
+    bound = "≤ " if gain.kind == "bound" else ""
     return f"{bound}{format_ns(gain.ns_per_step)} ({format_ratio(gain.share_of_step)})"
 
 

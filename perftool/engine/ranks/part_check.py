@@ -102,7 +102,8 @@ def _require_row(code: str, row: Mapping[str, Any], ranks: Set[int]) -> None:
         raise ValueError(f"{code}: {error}") from None
     if found.get("rank") is not None and found["rank"] not in ranks:
         raise ValueError(f"{code} refers to rank {found['rank']}, which the part does not contain")
-    predicted = row.get("predicted_ns")
-    if predicted is not None and (not isinstance(predicted, int | float) or not math.isfinite(predicted)):
-        raise ValueError(f"{code} predicts {predicted!r}")
+    for name in ("predicted_ns", "tried_ns"):
+        gain = row.get(name)
+        if gain is not None and (not isinstance(gain, int | float) or not math.isfinite(gain)):
+            raise ValueError(f"{code}: {name} is {gain!r}")
     from_plain(tuple[Source, ...], row.get("sources") or [])

@@ -30,7 +30,7 @@ from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.ranking import LOOSE, weight_ns
 from perftool.engine.rules.sources import longest_function
 from perftool.model.replayed import ReplayModel
-from perftool.model.report import BREAKDOWN, Cause, Finding, Verdict, included_in
+from perftool.model.report import BREAKDOWN, Cause, Finding, GainKind, Verdict, included_in
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label, of_steps
 from perftool.units import format_ns, format_ratio, quantity
@@ -173,6 +173,7 @@ _MOSTLY_BUSY = 0.3
 _MINOR = 0.15
 # If the device is busy, advice with a smaller gain appears only in the table.
 _TABLE_ONLY = 0.1
+_HOW_KNOWN: dict[GainKind, str] = {"bound": "", "predicted": " (predicted)", "tried": " (tried on a copy of the model)"}
 
 
 def _gains_below(share: float, first: Finding) -> bool:
@@ -319,11 +320,11 @@ def _finding_sentence(
         names = [str(found.evidence.get("spent_on")).split(", which ")[0] for found in same_fix]
         return f"{spent} goes to {' and '.join(names)}{str(spent_on).removeprefix(names[0])}."
     if gain and whole.ns:
-        predicted = first.whole_gain is not None and first.whole_gain.kind == "predicted"
-        lost = f"{'' if predicted else 'Up to '}{whole.share(gain)}"
+        kind = first.whole_gain.kind if first.whole_gain else "bound"
+        lost = f"{'Up to ' if kind == 'bound' else ''}{whole.share(gain)}"
         # A fix for device work saves time that the device spends working, so this time is not called lost.
         what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"
-        return f"{lost} {what}{' (predicted)' if predicted else ''}: {_lower(title)}."
+        return f"{lost} {what}{_HOW_KNOWN[kind]}: {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 

@@ -47,8 +47,8 @@ WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 # The column with the host time of a row, kept while its findings are compared with those of other rules.
 _HOST_TIME = "_host_time"
 _PLACE = {
-    "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix",
-    "fix_for", "short_fix", "sources", "explained_by", "gives_advice", PREDICTION, _HOST_TIME,
+    "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "tried_ns", "related", "benchmark",
+    "fix", "fix_for", "short_fix", "sources", "explained_by", "gives_advice", PREDICTION, _HOST_TIME,
     *EVIDENCE_OF_PLACE,
 }  # fmt: skip
 
@@ -250,8 +250,11 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
     if predicted_ns is None:
-        bounded = _of_step(gain_ns, context)
-        return Gain(bounded, bounded / context.step_ns, "bound")
+        bounded, tried_ns = _of_step(gain_ns, context), row.get("tried_ns")
+        if tried_ns is None:
+            return Gain(bounded, bounded / context.step_ns, "bound")
+        saved = min(bounded, _of_step(tried_ns, context))
+        return Gain(saved, saved / context.step_ns, "tried", bounded / context.step_ns)
     allowed = row.get("gain_ns")
     most = None if allowed is None else _of_step(allowed, context) / context.step_ns
     # A prediction may exceed the bound from the evidence, because the host also waits less for the device in a replay.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perftool.model.choices import Confidence, Severity
-from perftool.model.report import Finding
+from perftool.model.report import Finding, GainKind
 from perftool.model.rule import Rule
 
 # A loss of at least this share of the step, weighted by certainty, is a warning.
 WARNING_SHARE = 0.05
-# A replay predicts the gain itself; evidence only gives an upper bound.
-KIND_WEIGHTS = {"predicted": 1.0, "bound": 0.5}
+# A replay or a trial gives the gain itself; evidence only gives an upper bound.
+KIND_WEIGHTS: dict[GainKind, float] = {"predicted": 1.0, "tried": 1.0, "bound": 0.5}
 CONFIDENCE_WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.5, "low": 0.25}
 
 

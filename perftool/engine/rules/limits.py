@@ -12,8 +12,8 @@ from perftool.model.rule import Side
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# The columns with the gain in ns per step, from the evidence and from a replay.
-_GAINS = ("gain_ns", "predicted_ns")
+# The columns with the gain in ns per step: from the evidence, from a replay, and from a trial.
+_GAINS = ("gain_ns", "predicted_ns", "tried_ns")
 # The rule that reports recordings of a start-up or of a graph capture.
 _ONE_OFF = "STP103"
 _OWN_STEPS = """
@@ -50,15 +50,21 @@ def limited(
             yield row
         else:
             # A replay already accounts for host work that device work hides. A bound is capped by the idle time.
-            kept = gains if relieves == "host" else {name: ns for name, ns in gains.items() if name == "gain_ns"}
+            kept = gains if relieves == "host" else {name: gains[name] for name in gains if name != "predicted_ns"}
             ratio = ratios.get(row.get("rank"), widest)
-            # Bounds refer to the mean step, predictions to the typical step.
+            # Bounds and trials refer to the mean step, predictions to the typical step.
             steps_ns = own_steps_ns(store, row.get("rank")) or {
                 "gain_ns": context.mean_step_ns, "predicted_ns": context.step_ns
             }  # fmt: skip
             # A thread that has no core looks busy.
             waits_ns = row.get("core_wait_ns") or 0
-            yield {**row, **{name: min(ns, round(ratio * steps_ns[name] + waits_ns)) for name, ns in kept.items()}}
+            yield {
+                **row,
+                **{
+                    name: min(ns, round(ratio * steps_ns.get(name, steps_ns["gain_ns"]) + waits_ns))
+                    for name, ns in kept.items()
+                },
+            }
 
 
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:

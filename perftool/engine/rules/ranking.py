@@ -86,14 +86,14 @@ def ranked(
     Findings with neither come last: those with advice first, then by severity.
 
     Findings of the rules in ``blaming``, which name stragglers, precede all others, because other ranks cannot be
-    faster than the one they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose
-    bound does not prove a larger gain. A symptom follows a cause of about the same size. So does a finding of a rule in
-    ``altering``, whose fix changes the program's results. Findings with the same fix are adjacent, and rank by the
-    total gain of that fix.
+    faster than the one they wait for. A gain that was predicted or tried precedes a bound that ``explains`` the same
+    time, because a loose bound does not prove a larger gain. A symptom follows a cause of about the same size. So does
+    a finding of a rule in ``altering``, whose fix changes the program's results. Findings with the same fix are
+    adjacent, and rank by the total gain of that fix.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
-        if found.gain and found.gain.kind == "predicted":
+        if found.gain and found.gain.kind != "bound":
             for cause in explains.get(found.code, ()):
                 key = found.rank, cause
                 foreseen[key] = max(foreseen.get(key, 0), found.gain.ns_per_step)
@@ -150,7 +150,7 @@ def led_by_largest(
     lead = next((found for found in findings if found.advice and found.gain and found.code in causes[0].codes), None)
     if lead is None or not lead.gain or not first.gain:
         return tuple(findings)
-    alike = _SAME if first.gain.kind == "predicted" else _ALIKE
+    alike = _ALIKE if first.gain.kind == "bound" else _SAME
     if weight_ns(first, 0) > alike * weight_ns(lead, 0):
         return tuple(findings)
     others = [found for found in findings if found is not lead]

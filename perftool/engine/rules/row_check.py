@@ -12,7 +12,7 @@ from perftool.errors import QueryError
 # The maximum number of examples that a finding may refer to.
 MOST_RELATED = 100
 # Columns that only the engine may add. They are removed from the rows of third-party rules.
-_OURS = ("predicted_ns", "sources")
+_OURS = ("predicted_ns", "tried_ns", "sources")
 _WHOLE = ("rank", "step", "ts", "dur")
 _TEXTS = ("track", "benchmark", "fix", "fix_for", "short_fix")
 _LARGEST = 1 << 63

@@ -183,7 +183,7 @@ def _all_tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
     if gains:
         gain = gains[0].finding.gain
         assert gain is not None
-        kind, most = ("predicted", "") if gain.kind == "predicted" else ("an upper bound", "≤ ")
+        kind, most = ("an upper bound", "≤ ") if gain.kind == "bound" else (gain.kind, "")
         note = ", ".join(filter(None, (report.per_step, kind)))
         label = f"Gain of {gains[0].finding.code}"
         made.append(Tile(label, f"{most}{format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))

@@ -274,7 +274,7 @@ def _with_gain(name: str, findings: Sequence[Finding]) -> str:
     )
     if gain is None or gain.share_of_step < NOTICEABLE:
         return words
-    return f"{words} {'' if gain.kind == 'predicted' else 'up to '}{format_ratio(gain.share_of_step)}"
+    return f"{words} {'up to ' if gain.kind == 'bound' else ''}{format_ratio(gain.share_of_step)}"
 
 
 def _next(shown: Sequence[_Row]) -> str:

@@ -212,7 +212,8 @@ def _print_findings(report: Report, console: Console) -> None:
     for number, (first, *others) in enumerate(grouped(findings), 1):
         _print_finding(number, findings[first], [findings[at] for at in others], report, console)
     if any(finding.gain for finding in findings):
-        note = "Gains are either predicted by replay or upper bounds (up to). They overlap, so do not add them up."
+        kinds = "Gains are predicted by replay, tried by `record`, or upper bounds (up to)."
+        note = f"{kinds} They overlap, so do not add them up."
         console.print(Text(f"\n{note}", style="dim"))
     if advice := report.advice:
         code = advice[0].code
