@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from perftool import __version__
 from perftool.errors import UNFORESEEN, PerfToolError
-from perftool.readers.discover import TRACE_SUFFIXES
+from perftool.readers.discovery.names import TRACE_SUFFIXES
 from perftool.readers.files.walk import walk
 from perftool.reporters.escape import escaped_texts, on_terminal, one_line
 from perftool.signals import ENDING

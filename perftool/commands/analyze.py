@@ -159,7 +159,7 @@ def _require_place(cli: CliSettings, each: bool) -> None:
 
 
 def _require_part_name(name: str) -> None:
-    from perftool.readers.discover import PART_SUFFIX
+    from perftool.readers.discovery.names import PART_SUFFIX
 
     if not name.endswith(PART_SUFFIX):
         raise PerfToolError(f"--part {name}: the name of a part must end in {PART_SUFFIX}")

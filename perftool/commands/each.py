@@ -59,7 +59,8 @@ def watch(
     the file given with --summary-jsonl, which also shows which traces are already done.
     """
     from perftool.engine.ranks.schedule import Processes
-    from perftool.readers.discover import is_other_name, is_own_output, is_trace_name, other_name_text
+    from perftool.readers.discovery.contents import is_own_output
+    from perftool.readers.discovery.names import is_other_name, is_trace_name, other_name_text
     from perftool.readers.files.finished import Watched, files_below
     from perftool.readers.files.picking import is_excluded
     from perftool.readers.metrics.run_lines import read_done

@@ -42,6 +42,6 @@ def merge(cli: CliSettings, parts: Parts) -> None:
 
 def _parts_below(path: str, unread: list[str]) -> list[str]:
     """List the parts in the folder ``path``, ignoring traces; ``path`` itself if it is a file or contains no part."""
-    from perftool.readers.discover import parts_below
+    from perftool.readers.discovery.folder import parts_below
 
     return (parts_below(Path(path), unread) if Path(path).is_dir() else []) or [path]

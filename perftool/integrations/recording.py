@@ -21,7 +21,7 @@ from perftool.integrations.own_warnings import warn
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
 from perftool.integrations.saving import save_trace
-from perftool.readers.discover import TRACE_SUFFIXES
+from perftool.readers.discovery.names import TRACE_SUFFIXES
 from perftool.units import format_times
 
 if TYPE_CHECKING:

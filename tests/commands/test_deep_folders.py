@@ -11,7 +11,9 @@ import pytest
 from builders.program import Run
 from events import document, step, x
 
-from perftool.readers.discover import find_inputs, is_trace_name, parts_below
+from perftool.readers.discover import find_inputs
+from perftool.readers.discovery.folder import parts_below
+from perftool.readers.discovery.names import is_trace_name
 from perftool.readers.files.finished import files_below
 from perftool.readers.files.walk import DEEPEST, walk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from perftool.readers.discover import is_trace_name
+from perftool.readers.discovery.names import is_trace_name
 from perftool.readers.files.finished import FileState, Watched, files_below
 
 

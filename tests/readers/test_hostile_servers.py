@@ -22,7 +22,7 @@ from events import document
 
 from perftool.cli import main
 from perftool.errors import InputError
-from perftool.readers import discover
+from perftool.readers.discovery.contents import is_text
 from perftool.readers.files import remote
 from perftool.readers.files.remote import list_url, local_copy
 
@@ -220,7 +220,7 @@ def test_a_query_that_signs_an_address_is_no_part_of_the_name(address: str) -> N
     assert list_url(url) == [url]
     with local_copy(url) as copy:
         assert Path(copy).name == "good.json"
-    assert not discover._is_text(url)
+    assert not is_text(url)
 
 
 @pytest.mark.parametrize(
