@@ -230,7 +230,8 @@ def trials_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
             failed = [change for change in _CHANGES if change in _list(one.get("failed"))]
             times = [_whole(one, f"{change}_ns") or None for change in _CHANGES]
             errors = (_text(one, name) or None for name in ("error", "error_line"))
-            rows.append((rank, path, calls, base, *times, ", ".join(failed) or None, *errors))
+            backward = one.get("backward") if isinstance(one.get("backward"), bool) else None
+            rows.append((rank, path, calls, backward, base, *times, ", ".join(failed) or None, *errors))
     return rows
 
 

@@ -87,7 +87,9 @@ def test_each_change_that_applies_is_tried() -> None:
     found = tried(call, soon())
     changes = ["base", "bf16", "bf16_dense", "channels_last", "bf16_channels_last"]
     times = [f"{change}_ns" for change in changes]
-    assert [*found] == [*times, "failed", "error", "error_lines"]
+    assert [*found] == [*times, "forward", "failed", "error", "error_lines"]
+    assert [*found["forward"]] == times
+    assert all(found["forward"][time_ns] < found[time_ns] for time_ns in times)
     assert [found[name] for name in ("failed", "error", "error_lines")] == [[], "", []]
     assert min(found[time_ns] for time_ns in times) > 0
     # The model is as it was.
@@ -358,6 +360,27 @@ def test_record_tries_changes(tmp_path: Path, option: str) -> None:
     recorded = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
     found = [(one["path"], one["calls"], one["base_ns"] > 0) for one in recorded.get("trials", [])]
     assert found == ([("Conv2d", 1, True)] if option == "--trials" else [])
+
+
+UNUSED = """
+import torch
+writer, judge = torch.nn.Conv2d(3, 3, 1), torch.nn.Conv2d(3, 1, 1)
+optimizer = torch.optim.SGD(judge.parameters(), 0.001)
+for _ in range(6):
+    optimizer.zero_grad()
+    image = writer(torch.ones(1, 3, 8, 8))
+    (judge(image.detach()).mean() + judge(torch.ones(1, 3, 8, 8)).mean()).backward()
+    judge(image)
+    optimizer.step()
+"""
+
+
+def test_calls_without_a_backward_pass_count_apart(tmp_path: Path) -> None:
+    run(tmp_path, UNUSED, "--active", "2")
+    (trace,) = tmp_path.glob("perftool_record/*/*.json.gz")
+    recorded = json.loads(gzip.decompress(trace.read_bytes()))["perftoolRecording"]
+    assert sorted((one["calls"], one["backward"]) for one in recorded["trials"]) == [(1, False), (1, False), (2, True)]
+    assert recorded["trials"][0]["base_ns"] > 0
 
 
 GROUP = """

@@ -145,13 +145,13 @@ def test_ignored_targets_that_make_no_sense_are_left_out(tmp_path: Path, found: 
     assert rows(tmp_path, "ignored_targets", found, "ignored_targets") == []
 
 
-TRIAL = {"path": "Net", "calls": 2, "base_ns": 90, "bf16_ns": 50, "failed": ["channels_last", "x"]}
+TRIAL = {"path": "Net", "calls": 2, "base_ns": 90, "bf16_ns": 50, "failed": ["channels_last", "x"], "backward": True}
 TRIAL |= {"error": "E: x", "error_line": "a.py:7"}
 
 
 def test_trials_are_read(tmp_path: Path) -> None:
     assert rows(tmp_path, "trials", [TRIAL], "trials") == [
-        ("Net", 2, 90, 50, None, None, None, None, "channels_last", "E: x", "a.py:7")
+        ("Net", 2, True, 90, 50, None, None, None, None, "channels_last", "E: x", "a.py:7")
     ]
 
 

@@ -40,7 +40,7 @@ from perftool.integrations.record.padded_inputs import PaddedInputs
 from perftool.integrations.record.plain_tensors import is_plain
 from perftool.integrations.record.steps import GlobalHook, has_seen_compile
 from perftool.integrations.record.trial import Call
-from perftool.integrations.record.trials import Trials
+from perftool.integrations.record.trials import Counted, Trials
 from perftool.model.modules import INSIDE
 from perftool.model.recorded_on import LONGEST_PATH
 
@@ -140,6 +140,8 @@ class RepeatedCalls:
             self._handles.pop().remove()
         self._calls = self._states = 0
         self._modules: dict[int, _Called] = {}
+        # The call to a model that is running, if it counts as one of a trial.
+        self._tried: Counted | None = None
         self._kinds: Counter[type] = Counter()
 
     @uncompiled
@@ -149,6 +151,7 @@ class RepeatedCalls:
             return
         self._calls += 1
         if self._calls > _MOST_CALLS or self._states > _MOST_STATES:
+            self.trials.stop_watching()
             self._stop()
             return
         with OwnErrorsHidden():
@@ -159,6 +162,11 @@ class RepeatedCalls:
             # Our own ops must not reach the modes of the program.
             if torch._C._len_torch_dispatch_stack() or issubclass(type(module), torch.jit.ScriptModule):
                 return
+            tried, self._tried = (None, self._tried) if around else (self._tried, None)
+            if tried is not None:
+                with torch.no_grad(), torch._C.DisableTorchFunction(), suppress(_UnknownError):
+                    self._watch(_tensors(result), tried)
+                    tried.backward = False
             inputs = (*args, *kwargs.values())
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 self.padded.add(called.path, module, inputs)
@@ -184,7 +192,7 @@ class RepeatedCalls:
             _, parameters, buffers = _owned(module)
             call = Call(module, args, innermost.f_locals["kwargs"], torch.is_grad_enabled())
             with torch._C.DisableTorchFunction():
-                self.trials.add(type(module).__name__, call, parameters, buffers)
+                self._tried = self.trials.add(type(module).__name__, call, parameters, buffers)
 
     def _frames(self, frame: FrameType | None) -> Iterator[FrameType]:
         """The frames that call modules, from the innermost."""
@@ -230,7 +238,7 @@ class RepeatedCalls:
             same = len(own.sample) == len(sample) and all(map(torch.equal, own.sample, sample))
             return same and not any(map(_is_changing, modules))
 
-    def _watch(self, results: list[torch.Tensor], own: _Result) -> None:
+    def _watch(self, results: list[torch.Tensor], own: _Result | Counted) -> None:
         """Let a backward pass through ``results`` mark ``own`` as used. If the program then writes into a view, the
         backward pass goes through the tensor that owns the memory instead."""
         bases = [tensor._base for tensor in results if tensor._base is not None]

@@ -1,4 +1,4 @@
-"""Tries changes on a model: repeats a call to it, with its backward pass, with each change, and measures the time.
+"""Tries changes on a model: repeats a call to it, with its backward pass, with each change, and measures the times.
 
 Run this only in a forked child: the call changes the model, and may do anything else that the program's code does.
 """
@@ -42,16 +42,14 @@ class Call:
         copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(_copied, (self.args, dict(self.kwargs)))
         return copied
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], change: _Change) -> None:
-        """Run the forward pass with ``change``, and the backward pass if there is one."""
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], change: _Change) -> Any:
+        """Run the forward pass with ``change``, and return its result."""
         if change.channels_last:
             args, kwargs = tree_map(_in_channels_last, (args, kwargs))
         if change.bf16_weights:
             args, kwargs = tree_map(_in_bf16, (args, kwargs))
         with torch.autocast("cpu", dtype=torch.bfloat16) if change.bf16 else nullcontext():
-            result = self.module(*args, **kwargs)
-        if self.differentiated:
-            _backward(result)
+            return self.module(*args, **kwargs)
 
     @property
     def states(self) -> list[torch.Tensor]:
@@ -87,7 +85,9 @@ class _Times:
         self.error_lines: list[tuple[str, int]] = []
         self._call = call
         self._until = until
+        # The times of whole runs, and those of their forward passes if the backward passes may be left out.
         self._taken: dict[str, list[float]] = {}
+        self._forward: dict[str, list[float]] = {}
         # If only this thread works, its CPU time is the time without any wait for a core.
         self._clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
         self._longest = 0.0
@@ -97,6 +97,7 @@ class _Times:
         time."""
         self._run(_BASE)
         self._taken[_BASE.key].clear()
+        self._forward.clear()
 
     def measure(self, changes: list[_Change]) -> None:
         """Measure ``changes`` by turns, because other processes may disturb some of the runs."""
@@ -104,9 +105,9 @@ class _Times:
             for change in changes:
                 self._run(change)
 
-    def found(self) -> dict[str, int]:
-        """The shortest time with each change that works, in ns."""
-        return {f"{key}_ns": round(1e9 * min(taken)) for key, taken in self._taken.items() if taken}
+    def found(self) -> dict[str, Any]:
+        """The shortest time with each change that works, in ns; ``forward``: the same without the backward pass."""
+        return {**_shortest(self._taken), "forward": _shortest(self._forward)}
 
     def _run(self, change: _Change) -> None:
         taken = self._taken.setdefault(change.key, [])
@@ -120,10 +121,14 @@ class _Times:
                 random.seed(0)
                 args, kwargs = self._call.inputs()
                 begin = self._clock()
-                self._call.run(args, kwargs, change)
+                result = self._call.run(args, kwargs, change)
+                if self._call.differentiated:
+                    self._forward.setdefault(change.key, []).append(self._clock() - begin)
+                    _backward(result)
                 taken.append(self._clock() - begin)
         except Exception as error:  # noqa: BLE001 - any error means that the model does not work with this change
             taken.clear()
+            self._forward.pop(change.key, None)
             self.failed.append(change.key)
             if change.bf16 and not self.error:
                 self.error = cut_text(" ".join(f"{type(error).__name__}: {error}".split()), _LONGEST_ERROR)
@@ -131,9 +136,13 @@ class _Times:
         self._longest = max(self._longest, *taken, 0)
 
 
+def _shortest(taken: Mapping[str, list[float]]) -> dict[str, int]:
+    return {f"{key}_ns": round(1e9 * min(times)) for key, times in taken.items() if times}
+
+
 def tried(call: Call, until: float) -> dict[str, Any]:
-    """Return the shortest time of ``call``, in ns, unchanged and with each change, the changes that fail, and the first
-    error in BF16.
+    """Return the shortest time of ``call``, in ns, unchanged and with each change, with and without its backward pass,
+    the changes that fail, and the first error in BF16.
 
     Start no run that would end after ``until``, a time of ``time.monotonic``. Return an empty dict if no change applies
     or the call cannot be repeated."""

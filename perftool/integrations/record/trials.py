@@ -16,8 +16,9 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,24 +57,57 @@ _UNSAFE = ("jax", "grpc", "mpi4py", "ray", "horovod", "tensorflow", "pyspark")
 _FILES = "/proc/self/fd"
 
 
+@dataclass
+class Counted:
+    """A call that counts as one of a trial: whether gradients were enabled, and whether a backward pass went through
+    its results."""
+
+    differentiated: bool
+    backward: bool
+
+    def use(self, *_: Any) -> None:
+        """Handle a backward pass. Return None, so that its gradients stay as they are."""
+        self.backward = True
+
+
+@dataclass
+class _Trial:
+    """The times of one call to a model with each change, in ns: with its backward pass if it has one, and without."""
+
+    path: str
+    times: dict[str, Any]
+    forward: dict[str, Any]
+    errors: dict[str, Any]
+    calls: list[Counted] = field(default_factory=list)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for backward in (True, False):
+            if count := sum(call.backward == backward for call in self.calls):
+                times = self.times if backward or not self.forward else self.forward
+                yield {"path": self.path, "calls": count, "backward": backward, **times, **self.errors}
+
+
 class Trials:
     """Tries changes on the calls to models (modules that are not inside another module) of one step."""
 
     def __init__(self) -> None:
         # By module and shapes of the inputs; None if the call could not be repeated.
-        self._found: dict[tuple[Any, ...], dict[str, Any] | None] = {}
+        self._found: dict[tuple[Any, ...], _Trial | None] = {}
         # The last trial of each module.
-        self._last: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._last: dict[tuple[Any, ...], _Trial | None] = {}
         self._left_s = _ALL_S
         # How long the trials took, in s.
         self.took_s = 0.0
 
-    def add(self, path: str, call: Call, parameters: list[Any], buffers: list[Any]) -> None:
-        """Try changes on a ``call`` that is about to begin, or count it if the module was tried with inputs of the same
-        shapes. After ``_MOST_TRIED`` trials, inputs of other shapes count as those of the module's last trial.
-        ``parameters`` and ``buffers`` are those of the module, which does not count if it has no parameters."""
+    def add(self, path: str, call: Call, parameters: list[Any], buffers: list[Any]) -> Counted | None:
+        """Try changes on a ``call`` that is about to begin, and count it. If the module was tried with inputs of the
+        same shapes, only count it. After ``_MOST_TRIED`` trials, inputs of other shapes count as those of the module's
+        last trial. ``parameters`` and ``buffers`` are those of the module, which does not count if it has no
+        parameters.
+
+        Return the counted call, which has a backward pass if gradients are enabled, until its results are watched."""
         if not parameters or len(path) > LONGEST_PATH:
-            return
+            return None
         module = (path, id(call.module), call.differentiated)
         key = (*module, *map(_described, tree_leaves((call.args, call.kwargs))))
         if key not in self._found and self._may_try([*parameters, *buffers]):
@@ -85,17 +119,27 @@ class Trials:
             took_s = time.monotonic() - begin
             self.took_s += took_s
             self._left_s -= took_s
-            self._found[key] = {"path": path, "calls": 0, **result} if result else None
-            self._last[module] = self._found[key] or self._last.get(module) or {}
-        if one := self._found.get(key, self._last.get(module)):
-            one["calls"] += 1
+            self._found[key] = _trial(path, result) if result else None
+            self._last[module] = self._found[key] or self._last.get(module)
+        one = self._found.get(key, self._last.get(module))
+        if one is None:
+            return None
+        one.calls.append(Counted(call.differentiated, call.differentiated))
+        return one.calls[-1]
 
     def _may_try(self, states: list[Any]) -> bool:
         return len(self._found) < _MOST_TRIED and self._left_s > 0 and _is_possible(states)
 
     def found(self) -> list[dict[str, Any]]:
-        """Return the calls that were tried: how many there were, and the times of one call, in ns, with each change."""
-        return [one for one in self._found.values() if one]
+        """Return the calls that were tried: how many there were, whether they had a backward pass, and the times of one
+        call, in ns, with each change."""
+        return [row for one in self._found.values() if one for row in one.rows()]
+
+    def stop_watching(self) -> None:
+        """Assume a backward pass for each call with gradients, because further ones will not be seen."""
+        for one in filter(None, self._found.values()):
+            for call in one.calls:
+                call.backward = call.differentiated
 
     def _tried(self, call: Call) -> dict[str, Any]:
         limit_s = _SHARE * self._left_s
@@ -106,6 +150,12 @@ class Trials:
             self._left_s = 0
         result = json.loads(line) if line else {}
         return {**result, "error_line": _users_line(result.pop("error_lines", []))} if result else {}
+
+
+def _trial(path: str, result: dict[str, Any]) -> _Trial:
+    errors = {name: result[name] for name in ("failed", "error", "error_line")}
+    times = {name: ns for name, ns in result.items() if name.endswith("_ns")}
+    return _Trial(path, times, result["forward"], errors)
 
 
 def _users_line(lines: list[tuple[str, int]]) -> str:

@@ -2,13 +2,14 @@
 --
 -- A forked copy of the program repeats a call to a model (a module that is not inside another module) with its backward
 -- pass: unchanged, and with each change. Only `record` does this, and only without an accelerator (docs/recording.md).
--- One row per model and shapes of its inputs. A time is NULL if the change did not apply, failed, or was not reached in
--- time.
+-- One row per model, shapes of its inputs, and whether a backward pass followed. A time is NULL if the change did not
+-- apply, failed, or was not reached in time.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
 -- column path: VARCHAR, class of the model
 -- column calls: BIGINT, number of such calls in the step
+-- column backward: BOOLEAN, whether the program ran a backward pass through the results, so that the times contain one; NULL in old recordings
 -- column base_ns: BIGINT, time of one unchanged call and its backward pass, in ns
 -- column bf16_ns: BIGINT, the same under autocast with BF16
 -- column bf16_dense_ns: BIGINT, the same under autocast, but with depthwise and grouped convolutions in FP32

@@ -4,11 +4,12 @@
 -- its share of waiting in the recorded steps, for example for a core that the program's own loader workers use. Other
 -- processes make the wall time longer, but not the CPU time.
 --
--- needs: trials, machines, memory_faults
+-- needs: trials, machines, memory_faults, run_kinds
 -- empty without: trials
 -- column rank: INTEGER, distributed rank
 -- column change: VARCHAR, the change, as the columns of trials are named, without _ns
 -- column model: VARCHAR, class of the model whose calls take the most time
+-- column backward: BOOLEAN, whether the calls to this model have a backward pass
 -- column base_ns: BIGINT, time of all calls to models in one step and of their backward passes, unchanged, in ns
 -- column changed_ns: BIGINT, the same with the change, where it applies and does not fail
 -- column step_ns: BIGINT, time of a step without the profiler and other processes, in ns
@@ -25,14 +26,15 @@ steps AS (
     FROM machines AS m LEFT JOIN memory_faults AS f ON f.rank = m.rank AND NOT f.profiled
 ),
 models AS (
-    SELECT t.rank, arg_max(t.path, (t.calls::HUGEINT * t.base_ns, t.path)) AS model, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
+    SELECT t.rank, arg_max(t.path, (t.calls::HUGEINT * t.base_ns, t.path)) AS model,
+           arg_max(coalesce(t.backward, k.kind IS DISTINCT FROM 'inference'), (t.calls::HUGEINT * t.base_ns, t.path, t.backward)) AS backward, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
            greatest(sum(t.calls::HUGEINT * t.base_ns), max(s.ns)) AS step_ns
-    FROM trials AS t JOIN steps AS s USING (rank) GROUP BY t.rank
+    FROM trials AS t JOIN steps AS s USING (rank) LEFT JOIN run_kinds AS k USING (rank) GROUP BY t.rank
 ),
 saved AS (
     SELECT rank, replace(change, '_ns', '') AS change, sum(calls::HUGEINT * (base_ns - ns)) AS ns FROM tried GROUP BY ALL
 )
-SELECT s.rank, s.change, m.model, m.base_ns::BIGINT AS base_ns, (m.base_ns - s.ns)::BIGINT AS changed_ns,
+SELECT s.rank, s.change, m.model, m.backward, m.base_ns::BIGINT AS base_ns, (m.base_ns - s.ns)::BIGINT AS changed_ns,
        m.step_ns::BIGINT AS step_ns, s.ns / m.step_ns AS saved_ratio
 FROM saved AS s JOIN models AS m USING (rank)
 WHERE 2 * m.base_ns > m.step_ns
