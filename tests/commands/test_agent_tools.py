@@ -174,8 +174,9 @@ def test_neither_a_configuration_nor_the_environment_changes_what_a_tool_does(
 
 def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(agent_tools, "_LONGEST_ANSWER", 100)
+    (tmp_path / "run.json").write_bytes(TRACE)
     with pytest.raises(PerfToolError, match=r"the answer is larger than 0 MiB; request less, for example with LIMIT"):
-        Workspace(tmp_path, 60).run("rule", ["--output-format", "json"], ["SYN101"])
+        Workspace(tmp_path, 60).run("query", ["--output-format", "json"], [str(tmp_path), "SELECT * FROM raw"])
 
 
 def test_a_call_ends_when_its_client_cancels_it(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_the_gate_fails_if_ranks_are_damaged(run: Run) -> None:
         "rank1.json.gz: the gzip stream is damaged": b"\x1f\x8b\x08" + bytes(5) + b"\0\3" + b"garbage" * 999,
         "rank2.json: the trace is truncated": steps_of(2)[: len(whole) // 2],
         "rank3.json: the trace is truncated": b'{"traceEvents":[garbage' * 500,
-        "rank4.json: 1 event (": steps_of(4).replace(b"ProfilerStep#3", bytes(14)),
+        "rank4.json: 1 event (": steps_of(4).replace(b'"ProfilerStep#3"', bytes(16)),
         "rank5.json: empty file": b"",
         "rank6.json: 1 event with no start time": steps_of(6, [event | {"dur": None}]),
         "rank7.json: 9 events with no start time": steps_of(7, [event | one for one in unplaced]),
