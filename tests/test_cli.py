@@ -193,7 +193,9 @@ def test_wrong_options(arguments: tuple[str, ...], named: str, cli) -> None:
 
 
 def test_stdin(folder: Path) -> None:
-    ran = process("analyze", "-", "--output-format", "json", input=FILES["good.json.gz"], capture_output=True)
+    ran = process(
+        "analyze", "-", "--select", "TRC", "--output-format", "json", input=FILES["good.json.gz"], capture_output=True
+    )
     report = json.loads(ran.stdout)
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert report["inputs"][0] | {"issues": None} == {
@@ -248,9 +250,9 @@ def test_colour(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--trace", "good.json"),
-        ("--trace", "good.json", "--output-format", "json"),
-        ("lint", "good.json"),
+        ("analyze", "good.json", "--select", "TRC"),
+        ("analyze", "good.json", "--select", "TRC", "--output-format", "json"),
+        ("lint", "good.json", "--select", "TRC"),
         ("query", "--tables"),
         ("query", "good.json", "SELECT name FROM slices"),
         ("rule", "--all"),
@@ -283,7 +285,9 @@ def test_a_gate_fails_even_if_nobody_reads_its_notes(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-@pytest.mark.parametrize("arguments", [("--trace", "good.json"), ("rule", "--all"), ("query", "--tables")])
+@pytest.mark.parametrize(
+    "arguments", [("analyze", "good.json", "--select", "TRC"), ("rule", "--all"), ("query", "--tables")]
+)
 def test_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:
     with open("/dev/full", "wb") as full:
         ran = process(*arguments, stdout=full, stderr=subprocess.PIPE)
@@ -297,7 +301,11 @@ _MAIN = "from perftool.cli import main; main()"
 @pytest.mark.skipif(sys.platform != "linux", reason="needs resource limits")
 @pytest.mark.parametrize("output", ["-o=drawn.json", "o.duckdb", "o.xlsx", "o/"])
 def test_a_file_size_limit_is_reported(output: str, folder: Path) -> None:
-    command = ("annotate", "good.json", "-o", "drawn.json") if "=" in output else ("export", "good.json", "-o", output)
+    command = (
+        ("annotate", "good.json", "--select", "TRC", "-o", "drawn.json")
+        if "=" in output
+        else ("export", "good.json", "-o", output)
+    )
     limited = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {_MAIN}"
     # With -B, Python caches no bytecode. The limit would truncate the cached files to 200 bytes, and later processes
     # would fail.
@@ -325,7 +333,7 @@ def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:
     (folder / "long.json").write_bytes(document([step(1, 0, 1000), x("aten::" + "\u00e9" * 80, 10, 30)]))
 
     done = subprocess.run(
-        [sys.executable, "-m", "perftool", "--trace", "long.json", "--full"],
+        [sys.executable, "-m", "perftool", "analyze", "long.json", "--select", "TRC", "--full"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
         capture_output=True,

@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,9 +90,15 @@ def remember(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
 
 
 def _key(run: Run) -> _Key | None:
-    """Return the inputs of ``run`` and their contents, or None if one is missing or can be read only once."""
-    paths = run._inputs.files
+    """Return the inputs of ``run`` and their contents, or None if one is missing or can be read only once.
+
+    What only the command says about the inputs (such as notes on files that it leaves out) does not count.
+    """
+    inputs = replace(
+        run._inputs, notes=(), left_out=(), named=frozenset(), unread_parts=(), doubts=(), is_picked=False
+    )  # fmt: skip
+    paths = inputs.files
     if not all(map(os.path.isfile, paths)):
         return None
     contents = tuple(hashlib.sha256(Path(path).read_bytes()).digest() for path in paths)
-    return run._inputs, contents
+    return inputs, contents

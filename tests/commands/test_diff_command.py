@@ -11,7 +11,6 @@ import pytest
 from builders.program import Run
 from events import begin, document, end, kernel, launch, runtime, step, x
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 # These tests are about step times, so one rule is enough.
 DIFF = ("diff", "--select", "GAP101")
 
@@ -35,7 +34,8 @@ def run_of(name: str, step_us: int) -> str:
     [(1000, "slower:5%", 0), (1200, "slower:5%", 1), (1200, "slower:50%", 0), (500, "slower:5%", 0)],
 )
 def test_the_condition_decides_the_exit_code(run: Run, new_us: int, limit: str, code: int) -> None:
-    arguments = (run_of("base.json", 1000), run_of("new.json", new_us), "--fail-if", limit)
+    new = "base.json" if new_us == 1000 else "new.json"
+    arguments = (run_of("base.json", 1000), run_of(new, new_us), "--fail-if", limit)
     assert run(*DIFF, *arguments) == code
     assert run.out.startswith("Median step 1.01 ms -> ")
 
@@ -58,49 +58,45 @@ def test_saved_reports_compare_like_their_traces(run: Run) -> None:
 def test_a_trace_with_the_keys_of_a_saved_report_is_a_trace(run: Run) -> None:
     assert run("analyze", "--select", "GAP101", run_of("base.json", 1000), "--output-format", "json") == 0
     saved = json.loads(run.out)
-    slow = json.loads(Path(run_of("slow.json", 1200)).read_bytes())
+    slow = json.loads(Path(run_of("new.json", 1200)).read_bytes())
     Path("both.json").write_text(json.dumps({**saved, **slow}))
 
     assert run(*DIFF, "base.json", "both.json", "--fail-if", "slower:5%") == 1
 
 
 def test_as_one_run_makes_a_folder_one_run(run: Run) -> None:
-    for name in ("a", "b"):
-        Path(name).mkdir()
-        for world in (2, 4):
-            trace = Path(run_of(f"{name}/{world}.json", 1000))
-            trace.write_text(json.dumps({**json.loads(trace.read_text()), "distributedInfo": {"world_size": world}}))
-    assert run(*DIFF, "a", "b") == 0
+    Path("a").mkdir()
+    for world in (2, 4):
+        trace = Path(run_of(f"a/{world}.json", 1000))
+        trace.write_text(json.dumps({**json.loads(trace.read_text()), "distributedInfo": {"world_size": world}}))
+    assert run(*DIFF, "a", "a") == 0
     assert "a contains 2 recordings; analysing the newest: 4" in run.err
-    assert run(*DIFF, "a", "b", "--as-one-run") == 0
+    assert run(*DIFF, "a", "a", "--as-one-run") == 0
 
 
 def test_a_configuration_that_comes_with_the_inputs_does_not_turn_the_gate_off(run: Run) -> None:
-    for name, slowest in (("base", 1000), ("new", 1200)):
-        Path(name).mkdir()
-        for rank, step_us in enumerate((1000, slowest)):
-            trace = Path(run_of(f"{name}/rank{rank}.json", step_us))
-            info = {"rank": rank, "world_size": 2}
-            trace.write_text(json.dumps({**json.loads(trace.read_text()), "distributedInfo": info}))
+    base = folder_of("base", rank_of(0, 1000), rank_of(1, 1000))
+    new = folder_of("new", rank_of(0, 1000), rank_of(1, 2000))
     Path("new/habana_perf_tool.toml").write_text('exclude = ["rank1*"]\n')
-    assert run(*DIFF, "base", "new", "--fail-if", "slower:5%") == 1
+    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 1
     assert "is ignored, because the author of the inputs may have written it" in run.err
-    assert run(*DIFF, "base", "new", "--fail-if", "slower:5%", "--trust-config") == 0
+    assert run(*DIFF, "new/rank0.json", new, "--fail-if", "slower:5%", "--trust-config") == 0
 
 
 def test_the_gate_does_not_pass_too_few_steps(run: Run) -> None:
-    base, new = (str(SAMPLES / name) for name in ("gaudi2_optimised", "gaudi2_unoptimised"))
+    Path("base.json").write_bytes(document(passes(3, 1000)))
+    base, new = (str(Path(name).resolve()) for name in ("base.json", with_launches("new.json", 10, steps=3)))
     assert run(*DIFF, base, new, "--fail-if", "slower:1%", "--output-format", "markdown") == 2
     assert run.err.splitlines()[-1].startswith("habana_perf_tool: the runs are not judged: 3 steps are too few")
     assert "significance cannot be judged" in run.out
     assert "GAP101" in run.out.split("**New findings**")[1]
-    assert str(SAMPLES) not in run.out
+    assert str(Path.cwd()) not in run.out
 
 
-def folder_of(name: str, *ranks: bytes, suffix: str = "") -> str:
+def folder_of(name: str, *ranks: bytes) -> str:
     Path(name).mkdir()
     for rank, trace in enumerate(ranks):
-        Path(name, f"rank{rank}.json{suffix if rank else ''}").write_bytes(trace)
+        Path(name, f"rank{rank}.json").write_bytes(trace)
     return name
 
 
@@ -115,32 +111,68 @@ def rank_of(rank: int, step_us: int, count: int = 10, first: int = 0) -> bytes:
 
 
 SLOW = rank_of(1, 2000)
-INCOMPLETE = "the new run is incomplete, so it is not judged: new/rank1.json"
+
+
+def steps_of(rank: int, more: Sequence[dict[str, Any]] = ()) -> bytes:
+    """Return a trace of one of 13 ranks, with ten steps of 1 ms and ``more`` events."""
+    return document([*passes(10, 1000), *more], distributedInfo={"rank": rank, "world_size": 13, "backend": "nccl"})
+
+
+def test_the_gate_fails_if_ranks_are_damaged(run: Run) -> None:
+    """Each rank from 1 on has lost something."""
+    whole = steps_of(1)
+    unplaced = [{"dur": None}, *({"ph": phase, "ts": ts} for phase in "BECs" for ts in (None, "10 us"))]
+    unknown = [{"ph": "x"}, {"ph": None}, {"name": None}]
+    event = x("aten::mm", 1, 2)
+    impossible = [kernel("k", 20, dur, number) for number, dur in enumerate((-1, 10**13, 10**9))]
+    damaged = {
+        "rank1.json.gz: the gzip stream is damaged": b"\x1f\x8b\x08" + bytes(5) + b"\0\3" + b"garbage" * 999,
+        "rank2.json: the trace is truncated": steps_of(2)[: len(whole) // 2],
+        "rank3.json: the trace is truncated": b'{"traceEvents":[garbage' * 500,
+        "rank4.json: 1 event (": steps_of(4).replace(b'"ProfilerStep#3"', bytes(16)),
+        "rank5.json: empty file": b"",
+        "rank6.json: 1 event with no start time": steps_of(6, [event | {"dur": None}]),
+        "rank7.json: 9 events with no start time": steps_of(7, [event | one for one in unplaced]),
+        f"rank8.json: {len(unknown)} events without a known phase or a name": steps_of(
+            8, [event | one for one in unknown]
+        ),
+        "rank9.json: 3 device events of impossible length": steps_of(9, impossible),
+        "rank10.json: 1 device event of impossible length was set aside (the first: late at ts ": steps_of(
+            10, late_work(0, "late", 6, 500_000)
+        ),
+        "rank11.json: 30 objects in the event array without any event key were left out": steps_of(
+            11, [{"event": one} for one in passes(10, 4000, first=10, at=10_000)[:30]]
+        ),
+        "rank12.json: ": steps_of(12) + steps_of(12),
+    }
+    # An empty object is no loss.
+    folder_of("base", steps_of(0, [{}]))
+    folder_of("new", steps_of(0))
+    for said, trace in damaged.items():
+        Path("new", said.split(":")[0]).write_bytes(trace)
+    assert run(*DIFF, "base", "new", "--fail-if", "slower:5%", "--output-format", "json") == 2
+    sentence = "habana_perf_tool: the new run is incomplete, so it is not judged: new/rank"
+    assert run.err.splitlines()[-1].startswith(sentence)
+    lost = json.loads(run.out)["new"]["lost"]
+    assert [said for said in damaged if not any(text.startswith(f"new/{said}") for text in lost)] == []
+    assert any("bytes after the event array were not used" in text for text in lost)
+    assert run(*DIFF, "base", "new") == 0
+    assert "The new run is incomplete: new/rank" in run.out
 
 
 @pytest.mark.parametrize(
-    ("slow", "suffix", "sentence", "note"),
+    ("other", "sentence"),
     [
-        (b"\x1f\x8b\x08" + bytes(5) + b"\0\3" + b"garbage" * 999, ".gz",
-         f"{INCOMPLETE}.gz: the gzip stream is damaged", "The new run is incomplete: new/rank1.json.gz: the gzip"),
-        (SLOW[: len(SLOW) // 2], "", f"{INCOMPLETE}: the trace is truncated", "new/rank1.json: the trace is"),
-        (b'{"traceEvents":[garbage' * 500, "", f"{INCOMPLETE}: the trace is truncated", "new/rank1.json: the trace is"),
-        (SLOW[:800] + bytes(400) + SLOW[1200:], "", f"{INCOMPLETE}: 1 event (", "new/rank1.json: 1 event ("),
-        (b"", "", f"{INCOMPLETE}: empty file", "The new run is incomplete: new/rank1.json: empty file."),
-        (rank_of(1, 2000, 0), "",
-         "the ranks differ, so the runs are not judged: base has complete steps of ranks 0-1, "
-         "new has complete steps of rank 0", ""),
-        (b"{}", "", "the ranks differ, so the runs are not judged: base has ranks 0-1, new has rank 0", ""),
+        (rank_of(1, 2000, 0), "base has complete steps of ranks 0-1, new has complete steps of rank 0"),
+        (b"{}", "base has ranks 0-1, new has rank 0"),
     ],
-)  # fmt: skip
-def test_the_gate_fails_if_a_rank_is_missing_or_damaged(
-    run: Run, slow: bytes, suffix: str, sentence: str, note: str
-) -> None:
+)
+def test_the_gate_fails_if_a_rank_is_missing(run: Run, other: bytes, sentence: str) -> None:
     base = folder_of("base", rank_of(0, 1000), rank_of(1, 1000))
-    new = folder_of("new", rank_of(0, 1000), slow, suffix=suffix)
+    new = folder_of("new", rank_of(0, 1000), other)
     assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
-    assert run.err.splitlines()[-1].startswith(f"habana_perf_tool: {sentence}")
-    assert note in run.out
+    said = f"habana_perf_tool: the ranks differ, so the runs are not judged: {sentence}"
+    assert run.err.splitlines()[-1].startswith(said)
 
 
 def test_the_gate_fails_for_a_saved_report_on_a_cut_off_trace(run: Run) -> None:
@@ -170,16 +202,15 @@ def without_steps(rank: int, dur_us: int) -> bytes:
     ],
 )  # fmt: skip
 def test_the_gate_judges_each_rank(run: Run, slow: bytes, code: int, sentence: str) -> None:
-    base = folder_of("base", rank_of(0, 1000, 20), rank_of(1, 1000, 20))
-    new = folder_of("new", rank_of(0, 1000, 20), slow)
+    base = folder_of("base", rank_of(0, 1000), rank_of(1, 1000))
+    new = folder_of("new", rank_of(0, 1000), slow)
     assert run(*DIFF, base, new, "--fail-if", "slower:5%") == code
     assert sentence in run.err
 
 
 def test_the_gate_does_not_pass_a_rank_that_has_no_steps_on_both_sides(run: Run) -> None:
-    base = folder_of("base", rank_of(0, 1000), without_steps(1, 10_000))
     new = folder_of("new", rank_of(0, 1000), without_steps(1, 20_000))
-    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
+    assert run(*DIFF, new, new, "--fail-if", "slower:5%") == 2
     assert "the base run is not judged: each rank needs at least 5 complete steps, and rank 1 has fewer" in run.err
     assert run.out.startswith("Median step 1.00 ms -> 1.00 ms")
 
@@ -190,44 +221,16 @@ def test_the_gate_names_all_ranks_with_too_few_steps(run: Run) -> None:
     assert "each rank needs at least 5 complete steps, and ranks 0-1 have fewer" in run.err
 
 
-def with_kernels(name: str, *durs_us: int | None) -> str:
-    """Write a trace of ten steps of 1 ms. The length of each step's kernel is the next of ``durs_us``; None means no
-    kernel.
-    """
-    events = []
-    for number in range(10):
-        at = number * 1000
-        events += [step(number, at, 1000), x("aten::mm", at + 1, 900), *launch(number, at + 10, 5, at + 20, 900)]
-        dur_us = durs_us[number % len(durs_us)]
-        if dur_us is None:
-            events.pop()
-        else:
-            events[-1]["dur"] = dur_us
-    Path(name).write_bytes(document(events))
-    return name
-
-
-@pytest.mark.parametrize(
-    ("durs_us", "sentence"),
-    [
-        # The count of 10 shows that both lengths are considered impossible.
-        (
-            (-1, 10**13),
-            "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length",
-        ),
-        ((10**9,), "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
-        ((None,), "the runs are not judged: base has device work of rank 0, new has device work of no rank"),
-    ],
-)
-def test_the_gate_fails_if_device_work_is_missing(run: Run, durs_us: tuple[int | None, ...], sentence: str) -> None:
-    base, new = with_kernels("base.json", 900), with_kernels("new.json", *durs_us)
-    assert run(*DIFF, base, base, "--fail-if", "slower:5%") == 0
-    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
-    assert sentence in run.err
-    for name in (base, new):
-        assert run("analyze", "--select", "GAP101", name, "--output-format", "json", "-o", f"{name}.report") == 0
-    assert run(*DIFF, f"{base}.report", f"{new}.report", "--fail-if", "slower:5%") == 2
-    assert sentence in run.err
+def test_the_gate_fails_if_device_work_is_missing(run: Run) -> None:
+    for name, on_device in (("base", True), ("new", False)):
+        Path(f"{name}.json").write_bytes(document(passes(10, 1000, on_device=on_device)))
+        saved = ("--output-format", "json", "-o", f"{name}-report.json")
+        assert run("analyze", "--select", "GAP101", f"{name}.json", *saved) == 0
+    sentence = "the runs are not judged: base has device work of rank 0, new has device work of no rank"
+    assert run(*DIFF, "base.json", "base.json", "--fail-if", "slower:5%") == 0
+    for base, new in (("base.json", "new.json"), ("base-report.json", "new-report.json")):
+        assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
+        assert sentence in run.err
 
 
 def with_launches(name: str, kernels: int, step_us: int = 1000, *, steps: int = 10, around: Sequence[str] = ()) -> str:
@@ -256,7 +259,6 @@ CAPTURE = ("cudaStreamBeginCapture", "cudaStreamEndCapture")
                    "rank 0: 60.0 % of the kernels that its steps launched"),
         (8, (), 2, "the new run is not judged: "
                    "rank 0 lacks 20.0 % of the kernels that its steps launched (base: 0.0 %)"),
-        (10, (), 0, ""),
         # Calls inside a capture do not launch anything.
         (8, CAPTURE, 0, ""),
     ],
@@ -265,19 +267,17 @@ def test_the_gate_does_not_judge_a_run_that_lacks_kernels(
     run: Run, kernels: int, around: Sequence[str], code: int, sentence: str
 ) -> None:
     base, new = with_launches("base.json", 10), with_launches("new.json", kernels, around=around)
-    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == code
+    trc = ("--select", "TRC")
+    assert run("diff", *trc, base, new, "--fail-if", "slower:5%") == code
     assert sentence in run.err
     for name in (base, new):
-        assert run("analyze", "--select", "GAP101", name, "--output-format", "json", "-o", f"{name}.report") == 0
-    assert run(*DIFF, f"{base}.report", f"{new}.report", "--fail-if", "slower:5%") == code
+        assert run("analyze", *trc, name, "--output-format", "json", "-o", f"{name}.report") == 0
+    assert run("diff", *trc, f"{base}.report", f"{new}.report", "--fail-if", "slower:5%") == code
     assert sentence in run.err
-    assert run("lint", new, "--select", "TRC", "--budget", "step_time_ms<=1000") == (1 if code else 0)
+    assert run("lint", new, *trc, "--budget", "step_time_ms<=1000") == (1 if code else 0)
     assert ("BUD102" in run.out) == (kernels < 5)
-
-
-def test_kernels_that_both_runs_lack_are_no_difference(run: Run) -> None:
-    base, new = with_launches("base.json", 8), with_launches("new.json", 8)
-    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 0
+    # Kernels that both runs lack are no difference.
+    assert run("diff", *trc, new, new, "--fail-if", "slower:5%") == (0 if kernels > 5 else 2)
 
 
 def test_the_gate_fails_for_a_run_without_steps(run: Run) -> None:
@@ -310,68 +310,12 @@ def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) ->
         if number < 6:
             events += launch(number, at, 10, at + 100, 8000)
     Path("new.json").write_bytes(document(events))
-    base = run_of("base.json", 9000)
+    base = run_of("base.json", 1000)
 
     assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
     assert "rank 0: 24 of its 30 steps are incomplete" in run.err
     assert run("lint", "new.json", "--select", "GAP101", "--budget", "step_time_ms<=1000") == 1
     assert "BUD102" in run.out
-
-
-def with_lost_events(*damages: dict[str, Any]) -> tuple[str, str]:
-    """Write a trace, and a copy of it with one more, damaged event for each of ``damages``."""
-    base = run_of("base.json", 1000)
-    events = json.loads(Path(base).read_text())["traceEvents"]
-    Path("new.json").write_text(json.dumps({"traceEvents": [*events, *({**events[-1], **each} for each in damages)]}))
-    return base, "new.json"
-
-
-@pytest.mark.parametrize(
-    ("damage", "lost"), [({"dur": None}, "1 event with no start time"), ({"ph": "x"}, "1 event without a known phase")]
-)
-def test_the_gate_does_not_judge_a_run_that_lost_an_event(run: Run, damage: dict[str, Any], lost: str) -> None:
-    assert run(*DIFF, *with_lost_events(damage), "--fail-if", "slower:5%") == 2
-    assert lost in run.err
-
-
-def test_the_gate_counts_each_lost_event(run: Run) -> None:
-    unplaced = [{"dur": None}, *({"ph": phase, "ts": ts} for phase in "BECs" for ts in (None, "10 us"))]
-    unknown = [{"ph": "x"}, {"ph": None}, {"name": None}]
-
-    assert run(*DIFF, *with_lost_events(*unplaced, *unknown), "--fail-if", "slower:5%") == 2
-    assert f"{len(unplaced)} events with no start time" in run.err + run.out
-    assert f"{len(unknown)} events without a known phase or a name" in run.err + run.out
-
-
-@pytest.mark.parametrize("where", [{}, {"pid": 9}, {"pid": 9, "tid": 9}], ids=["same process", "other", "other thread"])
-def test_begins_with_the_category_of_annotations_are_part_of_the_run(run: Run, where: dict[str, int]) -> None:
-    slow = {"cat": "habana_perf_tool", **where}
-    more = [begin("aten::mm", 10_000, **slow), end(150_000, **slow)]
-    Path("new.json").write_bytes(document([*passes(10, 1000), *more]))
-    Path("base.json").write_bytes(document(passes(10, 1000)))
-
-    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert "its recording takes " in run.err
-
-
-def test_the_gate_does_not_judge_a_run_with_events_inside_other_objects(run: Run) -> None:
-    base = passes(10, 1000)
-    wrapped = [{"event": event} for event in passes(30, 4000, first=10, at=10_000)]
-    Path("base.json").write_bytes(document([*base, {}]))
-    Path("new.json").write_bytes(document([*base, *wrapped]))
-
-    assert run(*DIFF, "base.json", "base.json", "--fail-if", "slower:5%") == 0
-    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert f"{len(wrapped)} objects in the event array without any event key were left out" in run.err
-
-
-def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -> None:
-    more = [{**event, "cat": "habana_perf_tool"} for event in passes(30, 4000, first=10, at=10_000)]
-    Path("new.json").write_bytes(document([*passes(10, 1000), *more]))
-    Path("base.json").write_bytes(document(passes(10, 1000)))
-
-    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert "its recording takes " in run.err
 
 
 def annotated(name: str, *, outer: bool) -> str:
@@ -419,14 +363,6 @@ def test_a_long_incomplete_step_hides_no_time(run: Run, launched: int) -> None:
     assert "its recording takes " in run.err
 
 
-def test_the_gate_does_not_judge_the_first_of_two_documents(run: Run) -> None:
-    base = run_of("base.json", 1000)
-    Path("new.json").write_text(Path(base).read_text() + Path(run_of("slow.json", 9000)).read_text())
-
-    assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
-    assert "bytes after the event array were not used" in run.err
-
-
 def test_the_gate_does_not_compare_steps_that_were_found_in_different_ways(run: Run) -> None:
     events = []
     for number in range(10):
@@ -435,7 +371,7 @@ def test_the_gate_does_not_compare_steps_that_were_found_in_different_ways(run: 
         events += [x("aten::add_", at + 1910, 50)]
     Path("new.json").write_bytes(document(events))
 
-    assert run(*DIFF, run_of("base.json", 9000), "new.json", "--fail-if", "slower:5%") == 2
+    assert run(*DIFF, run_of("base.json", 1000), "new.json", "--fail-if", "slower:5%") == 2
     assert (
         "in the base run the profiler marks steps, in the new run each step ends with a call to the optimizer"
         in run.err
@@ -483,13 +419,6 @@ def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
     return [*passes(count, dur_us), *(event for work in works for event in work)]
 
 
-def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_host(run: Run) -> None:
-    Path("base.json").write_bytes(document(passes(10, 1000)))
-    Path("new.json").write_bytes(document([*passes(10, 1000, on_device=False), *late_work(0, "k", 6, 500_000)]))
-    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert "new.json: 1 device event of impossible length was set aside (the first: k at ts " in run.err
-
-
 @pytest.mark.parametrize(
     "slow",
     [
@@ -499,9 +428,6 @@ def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_h
         [*passes(10, 1000), *passes(9, 50_000, first=10, at=10_000, on_device=False)],
         # Most of the work is outside the steps.
         [*passes(10, 1000), x("aten::mm", 10_000, 450_000)],
-        [*passes(10, 1000), {**begin("work", 10_000), "ph": "b", "id": 1}, {**end(460_000), "ph": "e", "id": 1}],
-        [*passes(10, 1000), {**begin("work", 10_000), "pid": 0, "tid": 7}, {**end(460_000), "pid": 0, "tid": 8}],
-        [*passes(10, 1000), {**kernel("slow", 10_000, 450_000), "cat": None}],
     ],
 )  # fmt: skip
 def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(
@@ -519,6 +445,27 @@ def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(
         assert " per step (base: 1.00 ms), but its median step grew less" in run.err
 
 
+def test_all_work_counts_as_part_of_the_recording(run: Run) -> None:
+    """Each rank has steps until 10 ms, and other work until 130 ms."""
+    ours = {"cat": "habana_perf_tool"}
+    works = [
+        [{**begin("work", 10_000), "ph": "b", "id": 1}, {**end(130_000), "ph": "e", "id": 1}],
+        [{**begin("work", 10_000), "pid": 0, "tid": 7}, {**end(130_000), "pid": 0, "tid": 8}],
+        [{**kernel("slow", 10_000, 120_000), "cat": None}],
+        # The category of the events that ``annotate`` adds.
+        *([begin("work", 10_000, **ours, **where), end(130_000, **ours, **where)]
+          for where in ({}, {"pid": 9}, {"pid": 9, "tid": 9})),
+        [event | ours for event in passes(30, 4000, first=10, at=10_000)],
+    ]  # fmt: skip
+    for rank, work in enumerate(works):
+        info = {"rank": rank, "world_size": len(works)}
+        Path(f"rank{rank}.json").write_bytes(document([*passes(10, 1000), *work], distributedInfo=info))
+    assert run("analyze", ".", "--select", "GAP101", "--output-format", "json") == 0
+    report = json.loads(run.out)
+    assert [(rank["steps"], rank["recorded_ns"]) for rank in report["ranks"]] == [(10, 130_000_000)] * len(works)
+    assert {one["dur_ns"] for one in report["steps"]} == {1_000_000}
+
+
 def compiling(count: int, warm_up: int, slow_us: int = 200_000) -> bytes:
     """Return a run of ``count`` steps of 20 ms. Its first ``warm_up`` steps compile, and take ``slow_us``."""
     events, at = [], 0
@@ -534,36 +481,36 @@ def compiling(count: int, warm_up: int, slow_us: int = 200_000) -> bytes:
 @pytest.mark.parametrize(
     ("base", "new", "said"),
     [
-        (compiling(20, 0), compiling(20, 10), "it has 10 warm-up steps (base: 0), and if all but the first 2 "
-                                              "count, its recording takes 100 ms per step (base: 20.0 ms)"),
-        (compiling(20, 3), compiling(20, 10), "it has 10 warm-up steps (base: 3), and if all but the first 2 "
-                                              "count, its recording takes 100 ms per step (base: 30.0 ms)"),
-        # A start-up of one or two steps, or a longer one that the base has, too.
-        (compiling(20, 0), compiling(20, 1, 5_000_000), ""),
-        (compiling(20, 0), compiling(20, 2, 5_000_000), ""),
-        (compiling(20, 10), compiling(20, 10), ""),
-        (compiling(20, 10), compiling(20, 10, 600_000), ""),
-        (compiling(60, 9), compiling(60, 10), ""),
-        (compiling(20, 10), compiling(20, 0), ""),
+        ((20, 0), (20, 10), "it has 10 warm-up steps (base: 0), and if all but the first 2 count, its recording takes "
+                            "100 ms per step (base: 20.0 ms)"),
+        ((20, 3), (20, 10), "it has 10 warm-up steps (base: 3), and if all but the first 2 count, its recording takes "
+                            "100 ms per step (base: 30.0 ms)"),
+        # A start-up of two steps, or a longer one that the base has, too.
+        ((20, 0), (20, 2, 5_000_000), ""),
+        ((20, 10), (20, 10, 600_000), ""),
+        ((60, 9), (60, 10), ""),
+        ((20, 10), (20, 0), ""),
     ],
 )  # fmt: skip
-def test_warm_up_steps_that_the_base_lacks_hide_no_time(run: Run, base: bytes, new: bytes, said: str) -> None:
-    Path("base.json").write_bytes(base)
-    Path("new.json").write_bytes(new)
-    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == (2 if said else 0)
+def test_warm_up_steps_that_the_base_lacks_hide_no_time(
+    run: Run, base: tuple[int, ...], new: tuple[int, ...], said: str
+) -> None:
+    for steps in (base, new):
+        # Each name stands for one content, so that the analysis is remembered.
+        Path(f"{steps}.json").write_bytes(compiling(*steps))
+    assert run(*DIFF, f"{base}.json", f"{new}.json", "--fail-if", "slower:5%") == (2 if said else 0)
     assert said in run.err
 
 
 def test_a_report_without_the_length_of_the_recording_is_judged_by_its_steps(run: Run) -> None:
     for name, count in (("base", 10), ("new", 12)):
-        saved = ("--select", "GAP101", "--output-format", "json", "-o", f"{name}.json")
-        Path("trace.json").write_bytes(document(passes(count, 1000)))
-        assert run("analyze", "trace.json", *saved) == 0
-        report = json.loads(Path(f"{name}.json").read_bytes())
+        Path(f"{name}.json").write_bytes(document(passes(count, 1000)))
+        assert run("analyze", "--select", "GAP101", f"{name}.json", "--output-format", "json") == 0
+        report = json.loads(run.out)
         assert report["ranks"][0].pop("recorded_ns") == count * 1_000_000
-        Path(f"{name}.json").write_text(json.dumps(report))
+        Path(f"{name}-report.json").write_text(json.dumps(report))
 
-    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 0
+    assert run(*DIFF, "base-report.json", "new-report.json", "--fail-if", "slower:5%") == 0
 
 
 def test_optimizers_that_take_turns_count_in_the_unit_of_a_step(run: Run) -> None:

@@ -109,15 +109,15 @@ def test_other_outputs_of_lint_overwrite_no_input(option: list[str], run: Run) -
 
 @pytest.mark.parametrize("option", ["-o", "--part"])
 def test_merge_overwrites_no_part(option: str, run: Run) -> None:
-    assert run("analyze", "run.json", "--part", "run.part") == 0
+    assert run("analyze", "run.json", "--select", "TRC", "--part", "run.part") == 0
     made = Path("run.part").read_bytes()
-    assert run("merge", "run.part", option, "run.part") == 2
+    assert run("merge", "run.part", "--select", "TRC", option, "run.part") == 2
     assert run.err.endswith("run.part: an input of this run, and inputs are never overwritten; use another file\n")
     assert Path("run.part").read_bytes() == made
 
 
 def test_trend_overwrites_no_summary_file(run: Run) -> None:
-    assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
+    assert run("analyze", "run.json", "--select", "TRC", "--summary-jsonl", "n.jsonl") == 0
     made = Path("n.jsonl").read_bytes()
     assert run("trend", "n.jsonl", "-o", "n.jsonl") == 2
     assert Path("n.jsonl").read_bytes() == made

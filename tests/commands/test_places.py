@@ -58,7 +58,7 @@ def test_a_locked_file_is_the_only_one_left_out(run: Run, lock: Callable[[str], 
     for rank in range(3):
         Path(f"rank{rank}.json").write_bytes(TRACE)
     lock("rank1.json")
-    assert run("lint", ".") == 1
+    assert run("lint", ".", "--select", "TRC") == 1
     assert run.out.startswith("rank1.json: TRC000 [error] rank1.json: cannot open (Permission denied)\n")
 
 
@@ -113,7 +113,7 @@ def test_stdin_cannot_be_both_sides_of_a_comparison(run: Run) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 def test_closed_outputs_are_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(TRACE)
-    call = f"'{sys.executable}' -m perftool lint run.json >&- 2>&-"
+    call = f"'{sys.executable}' -m perftool lint run.json --select TRC >&- 2>&-"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert subprocess.run(["sh", "-c", call], cwd=tmp_path, env=environment, timeout=120).returncode == 0
 
@@ -134,8 +134,13 @@ def test_ctrl_c_in_a_query_is_not_a_failure() -> None:
 
 # DuckDB and Python raise these on Ctrl-C. Without special care, typer would exit silently.
 @pytest.mark.usefixtures("anew")
-@pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()], ids=repr)
-@pytest.mark.parametrize("place", ["timed", "build", "add_trace"])
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("timed", RuntimeError("Query interrupted")), ("timed", KeyboardInterrupt()),
+        ("build", RuntimeError("Query interrupted")), ("add_trace", KeyboardInterrupt()),
+    ],
+)  # fmt: skip
 def test_ctrl_c_ends_the_run(place: str, error: BaseException, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from perftool.store.trace_store import TraceStore
 
@@ -178,7 +183,11 @@ def test_file_names_are_escaped_in_ci_commands(name: str, run: Run) -> None:
     assert run("analyze", name) == 2
     assert not any(line.lstrip().startswith(("::", "##")) for line in run.err.splitlines())
     Path(name).write_bytes(TRACE)
-    for options in (["analyze", name], ["lint", name], ["query", name, "SELECT 1"]):
+    for options in (
+        ["analyze", name, "--select", "TRC"],
+        ["lint", name, "--select", "TRC"],
+        ["query", name, "SELECT 1"],
+    ):
         assert run(*options) in (0, 1)
         shown = (run.out + run.err).splitlines()
         assert not any(line.lstrip().startswith(("::", "##")) for line in shown)

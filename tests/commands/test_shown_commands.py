@@ -16,8 +16,15 @@ NOT_HERE = {
     "record": "runs the training script of the reader",
 }
 RECORDINGS = ("run.pt.trace.json", "decode.pt.trace.json", "capture.pt.trace.json", "traces/rank0.json")
-# Other names that the pages use for these recordings. Each maps to a single name, so that cached analyses can be used.
+# Samples, whose analyses take longer, and other names that the pages use. Each maps to a single recording, so that
+# cached analyses can be used.
+SAMPLES = {
+    "sample_traces/gaudi2_unoptimised": "traces/", "sample_traces/gaudi2_optimised": "traces/",
+    "sample_traces/gaudi2_unoptimised/rank0.pt.trace.json.gz": "run.pt.trace.json",
+    "sample_traces/cpu/loader_starved.json.gz": "run.pt.trace.json",
+}  # fmt: skip
 ALIASES = {
+    **SAMPLES,
     "run.json": "run.pt.trace.json",
     **dict.fromkeys(("my_tensorboard_logs", "main/", "branch/", "profile_dir", "runs/first"), "traces/"),
     "/var/lib/node_exporter/textfile/perf.prom": "perf.prom",
@@ -76,6 +83,11 @@ def test_every_command_of_the_pages_runs(run: Run, tmp_path: Path) -> None:
             code = run(*(ALIASES.get(word, word) for word in words))
             # A gate exits with 1 if it has findings.
             assert code == 0 or (code == 1 and words[0] in ("lint", "diff")), (words, run.err)
+
+
+def test_the_samples_of_the_pages_exist() -> None:
+    shown = {word for _, words in shown_commands() for word in words if word.startswith("sample_traces/")}
+    assert [name for name in sorted(shown | set(SAMPLES)) if not (ROOT / name).exists()] == []
 
 
 def test_only_commands_on_pages_are_listed_as_exceptions() -> None:

@@ -290,7 +290,7 @@ def test_a_run_of_which_a_rank_cannot_be_read_is_not_judged(run: Run) -> None:
     info = {"rank": 0, "world_size": 2}
     Path("rank0.json").write_bytes(document([step(1, 0, 1000), x("aten::mm", 10, 30)], distributedInfo=info))
     Path("rank1.json").write_bytes(b'{"traceEvents": garbage')
-    assert run("analyze", "rank0.json", "rank1.json", "--summary-jsonl", "n.jsonl") == 0
+    assert run("analyze", "rank0.json", "rank1.json", "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
     lines = [json.loads(text) for text in Path("n.jsonl").read_text().splitlines()[len(STEADY) :]]
     assert {one["lost"] for one in lines} == {1}
     assert run("trend", "n.jsonl") == 2
@@ -376,13 +376,13 @@ def test_the_page_escapes_names(run: Run) -> None:
 def test_a_run_appends_a_line_after_ending_a_cut_one(run: Run) -> None:
     Path("run.json").write_bytes(TRACE)
     for _ in range(2):
-        assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
+        assert run("analyze", "run.json", "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
     first, second = map(json.loads, Path("n.jsonl").read_text().splitlines())
     assert set(first["metrics"]) == set(metric_names())
     assert (first["name"], first["metrics"]["step_time_ms"], first["metrics"]["mfu_ratio"]) == ("run.json", 1.0, None)
     assert {**first, "time": ""} == {**second, "time": ""}
     Path("n.jsonl").write_text(Path("n.jsonl").read_text() + '{"cut')
-    assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
+    assert run("analyze", "run.json", "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
     assert [text[0] + text[-1] for text in Path("n.jsonl").read_text().splitlines()] == ["{}", "{}", "{t", "{}"]
 
 
@@ -391,7 +391,7 @@ def test_each_rank_has_a_line_with_its_numbers(run: Run) -> None:
         info = {"distributedInfo": {"rank": rank, "world_size": 2}}
         trace = json.loads(document([step(1, 0, length), x("aten::mm", 10, 30)])) | info
         Path(f"rank{rank}.json").write_text(json.dumps(trace))
-    assert run("analyze", "rank0.json", "rank1.json", "--summary-jsonl", "n.jsonl") == 0
+    assert run("analyze", "rank0.json", "rank1.json", "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
     lines = [json.loads(text) for text in Path("n.jsonl").read_text().splitlines()]
     assert [(one["rank"], one["metrics"]["step_time_ms"], one["world_size"]) for one in lines] == [
         (None, 2.0, 2), (0, 1.0, 2), (1, 2.0, 2),
@@ -404,7 +404,7 @@ def test_a_configuration_that_comes_with_the_inputs_does_not_change_what_trend_j
     Path("runs/habana_perf_tool.toml").write_text('exclude = ["*"]\n')
     Path("runs/run.json").write_bytes(TRACE)
     assert run("analyze", "runs") == 2
-    assert run("analyze", "runs", "--summary-jsonl", "n.jsonl") == 0
+    assert run("analyze", "runs", "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
     assert Path("n.jsonl").exists()
 
 
@@ -433,7 +433,7 @@ def test_a_run_is_called_by_its_folder_and_the_time_of_its_recording(run: Run) -
         Path(folder, f"h_1.17{number}0000000000000000.pt.trace.json").write_bytes(
             document([step(1, at, 1000), x("aten::mm", at + 10, 30)])
         )
-        assert run("analyze", folder, "--summary-jsonl", "n.jsonl") == 0
+        assert run("analyze", folder, "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
 
     assert run("trend", "n.jsonl", "--output-format", "json") == 0
     points = json.loads(run.out)["runs"]

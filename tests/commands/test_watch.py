@@ -56,20 +56,20 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_each_trace_has_a_line_once_it_is_finished(capsys: pytest.CaptureFixture[str]) -> None:
-    write("box/first.json")
+    write("box/a.json")
     write("box/no.json")
     write("box/settings.json", b'{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}}')
     watched(
-        lambda: write("box/late.json", TRACE[:50], 2),
-        lambda: write("box/late.json", TRACE, 3),
+        lambda: write("box/b.json", TRACE[:50], 2),
+        lambda: write("box/b.json", TRACE, 3),
         lambda: write("box/node1/rank1.json", TRACE, 4),
-        lambda: os.unlink("box/first.json"),
+        lambda: os.unlink("box/a.json"),
         nothing,
-        lambda: write("box/late.json", TRACE, 9),
+        lambda: write("box/b.json", TRACE, 9),
         nothing,
     )
     assert lines(capsys) == [
-        "first.json cpu", "late.json cpu", "node1/rank1.json cpu", "late.json cpu",
+        "a.json cpu", "b.json cpu", "node1/rank1.json cpu", "b.json cpu",
     ]  # fmt: skip
 
 
@@ -80,9 +80,9 @@ def test_a_note_names_once_what_may_be_a_trace_and_is_not_read(capsys: pytest.Ca
     Path("box/job").symlink_to("../elsewhere")
     Path("box/d.json").symlink_to("nowhere")
     os.mkfifo("box/e.json")
-    watched(nothing, nothing, lambda: write("box/f.json", at=2), nothing, quiet=False)
+    watched(nothing, nothing, lambda: write("box/b.json", at=2), nothing, quiet=False)
     said = capsys.readouterr()
-    assert [line.split()[0] for line in said.out.splitlines()] == ["a.json", "f.json"]
+    assert [line.split()[0] for line in said.out.splitlines()] == ["a.json", "b.json"]
     assert said.err.splitlines() == [
         "box/job is a link to another folder and was not read (name that folder, too)",
         "box/d.json is a broken link, and was not read",
@@ -105,25 +105,25 @@ def test_no_other_file_takes_the_place_of_a_trace(run: Run) -> None:
         write(f"box/{name}", TRACE + b" " * len(name))
     watched(nothing, summaries="n.jsonl")
     assert sorted(line.name for line in read_history("n.jsonl").lines) == sorted(names)
-    assert run("analyze", "--each", *(f"box/{name}" for name in names)) == 0
+    assert run("analyze", "--each", "--select", "TRC", *(f"box/{name}" for name in names)) == 0
     assert [line.split()[0] for line in run.out.splitlines()[-2:]] == [f"box/{name}" for name in names]
 
 
 def test_an_unreadable_trace_only_loses_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
     write("box/bad.json", b"no trace")
-    write("box/good.json", at=2)
+    write("box/a.json", at=2)
     watched(lambda: os.rename("box", "away"), lambda: os.rename("away", "box"), nothing)
-    assert lines(capsys) == ["bad.json not", "good.json cpu"]
+    assert lines(capsys) == ["bad.json not", "a.json cpu"]
 
 
 def test_an_unreadable_trace_is_a_run_that_trend_does_not_judge(run: Run) -> None:
-    write("box/good.json")
-    write("box/late.json", b"no trace", at=2)
+    write("box/a.json")
+    write("box/b.json", b"no trace", at=2)
     watched(nothing, summaries="n.jsonl")
-    assert [(line.name, line.lost) for line in read_history("n.jsonl").lines] == [("good.json", 0), ("late.json", 1)]
-    assert [state.path for state in read_done("n.jsonl")] == ["good.json"]
+    assert [(line.name, line.lost) for line in read_history("n.jsonl").lines] == [("a.json", 0), ("b.json", 1)]
+    assert [state.path for state in read_done("n.jsonl")] == ["a.json"]
     assert run("trend", "n.jsonl") == 2
-    assert "the newest run (late.json) is incomplete, so it is not judged" in run.err + run.out
+    assert "the newest run (b.json) is incomplete, so it is not judged" in run.err + run.out
 
 
 def test_the_summary_file_lists_finished_traces(capsys: pytest.CaptureFixture[str]) -> None:

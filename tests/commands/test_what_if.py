@@ -34,10 +34,10 @@ def steps(busy: float = 50, count: int = 4) -> list[Event]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    place = tmp_path / "run.json"
-    place.write_bytes(document(steps()))
-    return str(place)
+def path(_outside: None) -> str:
+    """The same relative path in each test, so that the analysis is remembered."""
+    Path("run.json").write_bytes(document(steps()))
+    return "run.json"
 
 
 def test_fixes_and_changes_are_predicted_alone_and_together(path: str) -> None:

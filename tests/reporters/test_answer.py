@@ -19,8 +19,8 @@ from perftool.reporters.terminal.answer import MOST_LINES, print_answer
 from perftool.reporters.terminal.choice import Choice
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
-ONE_RANK = ("gaudi2_unoptimised", "gaudi3_gen_c.json.gz", "cpu/many_small_ops.json.gz", "cpu/healthy.json.gz",
-            "gaudi2_unoptimised/console.log", "benchmarks/scalar_reads/naive")  # fmt: skip
+ONE_RANK = ("gaudi2_unoptimised", "cpu/many_small_ops.json.gz", "gaudi2_unoptimised/console.log",
+            "benchmarks/scalar_reads/naive")  # fmt: skip
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
-from events import Event, kernel, launch, loader, runtime, step, x
+from events import Event, document, kernel, launch, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze
 from perftool.model.metrics import metric_kinds, metric_names
@@ -99,21 +98,32 @@ TRACES: dict[str, list[Event]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The JSON reports on ``TRACES``."""
+    path = tmp_path_factory.mktemp("traces") / "trace.json"
+    found = {}
+    for name, events in TRACES.items():
+        path.write_bytes(document(events))
+        found[name] = render_json(analyze([str(path)]))
+    return found
+
+
 @pytest.mark.parametrize("trace", TRACES)
-def test_the_report_keeps_the_contract(trace: str, write_trace: Callable[..., str]) -> None:
-    document = render_json(analyze([write_trace(TRACES[trace])]))
-    report = json.loads(document)
+def test_the_report_keeps_the_contract(trace: str, rendered: dict[str, bytes]) -> None:
+    printed = rendered[trace]
+    report = json.loads(printed)
     assert breaches(CONTRACT, report) == []
     assert report["version"] == 1
-    assert document == orjson.dumps(
+    assert printed == orjson.dumps(
         report, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     )
     assert all(sum(one["breakdown_ns"].values()) == one["dur_ns"] for one in report["steps"])
     assert all(0 <= one["gain"]["share_of_step"] <= 1 for one in report["findings"] if one["gain"])
 
 
-def test_findings_are_in_the_report(write_trace: Callable[..., str]) -> None:
-    report = json.loads(render_json(analyze([write_trace(TRACES["starved"])])))
+def test_findings_are_in_the_report(rendered: dict[str, bytes]) -> None:
+    report = json.loads(rendered["starved"])
     assert {"GAP101", "GAP102"} <= {finding["code"] for finding in report["findings"]}
     assert report["summary"]["dataloader_ratio"]["value"] == pytest.approx(0.8 / 1.9)
 
@@ -131,8 +141,8 @@ def test_the_check_finds_breaches() -> None:
 
 
 @pytest.mark.parametrize("trace", ["nothing", "host alone"])
-def test_a_missing_signal_is_null_and_never_zero(trace: str, write_trace: Callable[..., str]) -> None:
-    summary = json.loads(render_json(analyze([write_trace(TRACES[trace])])))["summary"]
+def test_a_missing_signal_is_null_and_never_zero(trace: str, rendered: dict[str, bytes]) -> None:
+    summary = json.loads(rendered[trace])["summary"]
     device = [
         name for name in PROMISED if name.startswith(("device_", "kernel_", "collective_", "mme_", "tpc_", "dma_"))
     ]

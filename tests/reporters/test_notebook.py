@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from events import document, step, x
 
 import perftool
 from perftool.model.report import Report
@@ -82,12 +83,19 @@ def test_parts_are_frames(report: Report) -> None:
     assert list(parts.sum(axis=1)) == list(steps["dur_ns"])
 
 
-def test_an_open_trace_shows_its_answer(report: Report) -> None:
-    with perftool.open_trace(report.inputs[0].path) as trace:
-        shown = trace._repr_html_()
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    (tmp_path / "run.json").write_bytes(document([step(1, 0, 1000), x("aten::mm", 10, 30)]))
+    return str(tmp_path / "run.json")
 
-    assert report.verdict.headline in (shown or "")
-    assert trace._repr_html_() is None
+
+@pytest.mark.usefixtures("remembered")
+def test_an_open_trace_shows_its_answer(trace: str) -> None:
+    with perftool.open_trace(trace) as opened:
+        shown = opened._repr_html_()
+
+    assert perftool.analyze(trace).verdict.headline in (shown or "")
+    assert opened._repr_html_() is None
 
 
 def test_ipython_shows_the_fragment(report: Report) -> None:
@@ -98,11 +106,11 @@ def test_ipython_shows_the_fragment(report: Report) -> None:
     assert shown["text/html"] == report._repr_html_()
 
 
-def test_a_cell_that_displays_a_report_publishes_it() -> None:
+def test_a_cell_that_displays_a_report_publishes_it(trace: str) -> None:
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
     capture = pytest.importorskip("IPython.utils.capture")
 
     with capture.capture_output() as captured:
-        shell.run_cell(f"import perftool\ndisplay(perftool.analyze({str(SAMPLE)!r}))").raise_error()
+        shell.run_cell(f"import perftool\ndisplay(perftool.analyze({trace!r}))").raise_error()
 
     assert [output.data["text/html"][:4] for output in captured.outputs] == ["<div"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,33 +24,25 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["analyze", "{}", "--full"],
-        ["query", "{}", "SELECT name FROM ops"],
-        ["lint", "{}", "--budget", "{name}: SELECT count(*) FROM ops <= 0"],
-        ["diff", "{}", "{}"],
-    ],
-)
-def test_no_escape_sequence_of_a_name_reaches_the_terminal(
-    trace: str, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
+@pytest.fixture
+def shown(trace: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return a function that runs a command on the trace and returns its output."""
     monkeypatch.setenv("COLUMNS", "300")
-    filled = [argument.replace("{name}", "names").replace("{}", trace) for argument in arguments]
-
-    shown = CliRunner().invoke(app, filled).output
-
-    assert [character for character in "\x1b\x07\u202e" if character in shown] == []
-    if arguments[0] in ("analyze", "query"):
-        assert SHOWN in shown
+    return lambda command, *options: CliRunner().invoke(app, [command, trace, *options]).output
 
 
-def test_colours_of_the_console_itself_stay(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
+@pytest.mark.usefixtures("remembered")
+def test_no_escape_sequence_of_a_name_reaches_the_terminal(shown: Callable[..., str], trace: str) -> None:
+    full = shown("analyze", "--full")
+    queried = shown("query", "SELECT name FROM ops")
+    others = shown("lint", "--budget", "names: SELECT count(*) FROM ops <= 0") + shown("diff", trace)
 
-    shown = CliRunner().invoke(app, ["analyze", trace, "--full", "--color", "always"]).output
+    assert [character for character in "\x1b\x07\u202e" if character in full + queried + others] == []
+    assert SHOWN in full
+    assert SHOWN in queried
 
-    assert "\x1b[1mSummary\x1b[0m" in shown
-    assert SHOWN in shown
-    assert "\x1b]0;" not in shown
+    # The colours of the console itself stay.
+    coloured = shown("analyze", "--full", "--color", "always")
+    assert "\x1b[1mSummary\x1b[0m" in coloured
+    assert SHOWN in coloured
+    assert "\x1b]0;" not in coloured
