@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from warm_python import warm_executable, warm_python
 
 torch = pytest.importorskip("torch")
 
@@ -101,7 +102,7 @@ def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
         orders[each.name] = Order(
             each.name, each.timed_forms, "cpu", size, traced, rounds, 0.0, folder, ranks=each.ranks
         )
-    program, alone = [sys.executable, "-m", "perftool.bench.harness.worker"], {**os.environ, "OMP_NUM_THREADS": "1"}
+    program, alone = [*warm_python(), "-m", "perftool.bench.harness.worker"], {**os.environ, "OMP_NUM_THREADS": "1"}
     workers = [
         subprocess.Popen([*program, *(order.of_rank(rank).as_text() for order in orders.values())], env=alone)
         for rank in range(TEAMS[0].ranks)
@@ -120,8 +121,11 @@ def test_ranks_agree_and_rules_fire_on_the_naive_form_only(benchmark_: Benchmark
         closes(benchmark_, *([str(each.trace(name)) for each in ranks] for name in FORM_NAMES))
 
 
-def test_forms_in_separate_processes_agree_and_rules_fire_on_the_naive_one_only(tmp_path: Path) -> None:
+def test_forms_in_separate_processes_agree_and_rules_fire_on_the_naive_one_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     allocator = replace(find_benchmark("host_allocator"), runs_per_process=3)
+    monkeypatch.setattr(sys, "executable", warm_executable(tmp_path))
 
     measured, recorded = measure_and_record(allocator, "cpu", Plan(3, 0.2, 1), tmp_path)
 

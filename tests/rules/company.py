@@ -130,13 +130,17 @@ def _of_ranks(store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) 
         if not step.partial:
             lengths[step.rank].append(step.dur_ns)
     word = overview.run(store).step_word
-    outcomes = []
+    outcomes: dict[tuple[str, Context], Outcome] = {}
+    keys = []
     for rank, rule in enumerate(rules):
         own = windows.get(rank, {"steps": 0, "ns": 0, "mean_ns": None})
         usual_ns = own["mean_ns"] or overview.median(lengths[rank])
         context = Context(device.type, own["steps"], usual_ns, own["ns"], step_word=word, describes=False)
-        outcomes.append(evaluate(store, [rule], context))
-    return outcomes
+        keys.append((rule.code, context))
+        # Many cases of a rule have steps of the same lengths.
+        if keys[-1] not in outcomes:
+            outcomes[keys[-1]] = evaluate(store, [rule], context)
+    return [outcomes[key] for key in keys]
 
 
 def _own_outcome(outcome: Outcome, rank: int) -> Outcome:
