@@ -29,10 +29,10 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
-_MOST = 20
+_MOST = 60
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
-# Parts of names by which rules may recognise a rank's device.
-_SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")
+# Parts of names by which rules may recognise a rank's device, or by which the gains on a Gaudi show its host.
+_SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph", "enqueue")
 _OWN_WINDOWS = """
 SELECT w.rank, w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
 FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank)
