@@ -19,7 +19,7 @@ from warm_python import warm_executable, warm_python
 
 torch = pytest.importorskip("torch")
 
-from perftool.bench import benchmark_names, find_benchmark  # noqa: E402
+from perftool.bench import benchmark_names, dataloader_workers, find_benchmark  # noqa: E402
 from perftool.bench.harness.agreement import largest_error  # noqa: E402
 from perftool.bench.harness.case import FORM_NAMES, Benchmark, Setting  # noqa: E402
 from perftool.bench.harness.launch import Plan, measure_and_record  # noqa: E402
@@ -62,7 +62,14 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.usefixtures("_one_thread")
+@pytest.fixture
+def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches are enough to compare results."""
+    short = {size: replace(epoch, batches=2) for size, epoch in dataloader_workers._EPOCHS.items()}
+    monkeypatch.setattr(dataloader_workers, "_EPOCHS", short)
+
+
+@pytest.mark.usefixtures("_one_thread", "_short_epochs")
 @pytest.mark.parametrize("benchmark_", ALONE, ids=named)
 def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark, tmp_path: Path) -> None:
     results, traces = [], []

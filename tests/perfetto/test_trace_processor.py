@@ -4,7 +4,6 @@ unchanged.
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -112,15 +111,11 @@ def test_samples_are_unchanged(sample: str, annotated) -> None:
 
 
 @needs_trace_processor
-def test_compressions(tmp_path: Path, annotated) -> None:
+def test_a_trace_compressed_with_zstandard_is_unchanged(tmp_path: Path, annotated) -> None:
     plain, packed = tmp_path / "trace.json", tmp_path / "packed"
     plain.write_bytes(document([*EVENTS, *(kernel("k", 5000 + at, 1) for at in range(9))]))
-    copies = set()
-    for compress in (bytes, gzip.compress, zstandard.ZstdCompressor().compress):
-        packed.write_bytes(compress(plain.read_bytes()))
-        copies.add((copy := annotated(packed, "--select", "GAP102")).read_bytes())
-    assert len(copies) == 1
-    assert unchanged(plain, copy)
+    packed.write_bytes(zstandard.ZstdCompressor().compress(plain.read_bytes()))
+    assert unchanged(plain, annotated(packed, "--select", "GAP102"))
 
 
 @needs_trace_processor

@@ -80,7 +80,12 @@ def device_of(case: Case) -> str:
     said = json.dumps([case.events, case.metadata]).lower()
     shown = [sign for sign in _SIGNS if sign in said]
     measured = case.metadata.get("perftoolRecording", {}).get("peaks")
-    parts = [on_gaudi and case.device, works, pack()[case.code].devices, sorted(makers), shown, measured]
+    devices = pack()[case.code].devices
+    cuda = {"any", "accelerators", "cuda"} & set(devices)
+    if cuda and works and not on_gaudi and set(shown) <= {"cuda", "nccl", "graph"} and makers <= {"NVIDIA"}:
+        # No other vendor's names occur, so these are NVIDIA GPUs.
+        return json.dumps(["cuda", sorted(makers), measured], sort_keys=True)
+    parts = [on_gaudi and case.device, works, devices, sorted(makers), shown, measured]
     return json.dumps(parts, sort_keys=True)
 
 

@@ -99,6 +99,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TraceStore
         ):
             store = open_until.enter_context(TraceStore())
             add_case(store, case, tmp_path_factory.mktemp("case"))
+            store.build([])
             made.append(store)
         yield made
 
