@@ -19,6 +19,8 @@ from perftool.store.trace_store import TraceStore
 
 # The type of the fixture ``rows``, which returns the rows of a table built from events given in the test.
 Rows = Callable[..., list[dict[str, Any]]]
+# The type of the fixture ``rows_of_ranks``.
+RowsOfRanks = Callable[..., list[list[dict[str, Any]]]]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,8 +23,8 @@ _STAND_IN = Path(__file__).with_name("warm_stand_in.py")
 
 @cache
 def warm_python() -> list[str]:
-    """Return the command to use instead of ``sys.executable``, before a script (or ``-c`` and code) and its
-    arguments.
+    """Return the command to use instead of ``sys.executable``, before a script (or ``-c`` and code, or ``-m`` and a
+    module) and its arguments.
     """
     if not hasattr(os, "fork"):
         return [sys.executable]
@@ -41,3 +42,11 @@ def warm_python() -> list[str]:
 
     atexit.register(close)
     return [sys.executable, "-I", "-S", str(_STAND_IN), place]
+
+
+def warm_executable(folder: Path) -> str:
+    """Return a program in ``folder`` that does the same, for code that starts ``sys.executable`` itself."""
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(warm_python())} "$@"\n')
+    program.chmod(0o755)
+    return str(program)

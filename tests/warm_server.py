@@ -91,6 +91,10 @@ def _start(arguments: Sequence[str]) -> tuple[types.CodeType, types.ModuleType]:
     if arguments[0] == "-c":
         sys.argv, source, file = ["-c", *arguments[2:]], arguments[1].encode(), "<string>"
         sys.path.insert(0, "")
+    elif arguments[0] == "-m":
+        sys.argv, file = ["-m", *arguments[2:]], "<string>"
+        source = f"import runpy; runpy.run_module({arguments[1]!r}, run_name='__main__', alter_sys=True)".encode()
+        sys.path.insert(0, "")
     else:
         sys.argv, file = list(arguments), os.path.abspath(arguments[0])
         program.__file__ = file

@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from warm_python import warm_executable, warm_python
 
 torch = pytest.importorskip("torch")
 
-from perftool.bench import benchmark_names, find_benchmark  # noqa: E402
+from perftool.bench import benchmark_names, dataloader_workers, find_benchmark  # noqa: E402
 from perftool.bench.harness.agreement import largest_error  # noqa: E402
 from perftool.bench.harness.case import FORM_NAMES, Benchmark, Setting  # noqa: E402
 from perftool.bench.harness.launch import Plan, measure_and_record  # noqa: E402
@@ -61,7 +62,14 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.usefixtures("_one_thread")
+@pytest.fixture
+def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches are enough to compare results."""
+    short = {size: replace(epoch, batches=2) for size, epoch in dataloader_workers._EPOCHS.items()}
+    monkeypatch.setattr(dataloader_workers, "_EPOCHS", short)
+
+
+@pytest.mark.usefixtures("_one_thread", "_short_epochs")
 @pytest.mark.parametrize("benchmark_", ALONE, ids=named)
 def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark, tmp_path: Path) -> None:
     results, traces = [], []
@@ -101,7 +109,7 @@ def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
         orders[each.name] = Order(
             each.name, each.timed_forms, "cpu", size, traced, rounds, 0.0, folder, ranks=each.ranks
         )
-    program, alone = [sys.executable, "-m", "perftool.bench.harness.worker"], {**os.environ, "OMP_NUM_THREADS": "1"}
+    program, alone = [*warm_python(), "-m", "perftool.bench.harness.worker"], {**os.environ, "OMP_NUM_THREADS": "1"}
     workers = [
         subprocess.Popen([*program, *(order.of_rank(rank).as_text() for order in orders.values())], env=alone)
         for rank in range(TEAMS[0].ranks)
@@ -120,8 +128,11 @@ def test_ranks_agree_and_rules_fire_on_the_naive_form_only(benchmark_: Benchmark
         closes(benchmark_, *([str(each.trace(name)) for each in ranks] for name in FORM_NAMES))
 
 
-def test_forms_in_separate_processes_agree_and_rules_fire_on_the_naive_one_only(tmp_path: Path) -> None:
+def test_forms_in_separate_processes_agree_and_rules_fire_on_the_naive_one_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     allocator = replace(find_benchmark("host_allocator"), runs_per_process=3)
+    monkeypatch.setattr(sys, "executable", warm_executable(tmp_path))
 
     measured, recorded = measure_and_record(allocator, "cpu", Plan(3, 0.2, 1), tmp_path)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from warm_python import warm_executable
 
 pytest.importorskip("torch")
 
@@ -16,7 +18,8 @@ from perftool.errors import PerfToolError
 BRIEF = Plan(rounds=3, seconds=0.2, pairs=1)
 
 
-def test_the_error_of_a_failed_worker_is_quoted(tmp_path: Path) -> None:
+def test_the_error_of_a_failed_worker_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", warm_executable(tmp_path))
     unknown = replace(find_benchmark("fused_sgd"), name="unheard_of")
 
     with pytest.raises(BenchmarkError, match=r"unheard_of: .*there is no benchmark 'unheard_of'"):

@@ -7,9 +7,11 @@ asserts a time or a speed-up, because times measured on a busy machine prove not
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_executable
 
 pytest.importorskip("torch")
 
@@ -22,7 +24,8 @@ BRIEF = ("small_copies",)
 
 
 @pytest.mark.parametrize("name", BRIEF)
-def test_a_row(name: str, tmp_path: Path) -> None:
+def test_a_row(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", warm_executable(tmp_path))
     validates(name, tmp_path)
 
 

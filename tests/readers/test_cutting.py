@@ -43,7 +43,7 @@ METADATA = st.sampled_from([{}, {"deviceProperties": [{"id": 0, "name": "A"}, {"
 INDENT = st.sampled_from([None, 1, 2])
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(EVENTS, METADATA, METADATA, INDENT, st.integers(1, 900))
 @example([x("a", n, 1, **NESTED) for n in range(8)], {}, {}, None, 300)
 def test_any_block_size_gives_the_same_events(
@@ -55,7 +55,7 @@ def test_any_block_size_gives_the_same_events(
     assert found.metadata == {**before, "after": after}
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(EVENTS, st.integers(1, 900))
 def test_any_block_size_gives_the_same_events_of_an_array(events: list[Event], size: int) -> None:
     events = [*events, x("last", 1, 1)]
@@ -92,7 +92,7 @@ def test_an_event_larger_than_a_block() -> None:
     assert (found.rows, found.issues, found.status) == (rows_of(events), [], "ok")
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.integers(0, 29), st.integers(200, 900))
 def test_damage_in_one_block_leaves_the_others_alone(place: int, size: int) -> None:
     events = [x(f"op{n}", n, 1) for n in range(30)]

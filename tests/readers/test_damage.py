@@ -221,7 +221,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert found is None or found.status in ("ok", "repaired", "truncated")
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(TRACES, METADATA, st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=3), st.integers(0, 3)), max_size=4))
 def test_any_change_of_a_trace_is_survived(events, metadata, changes) -> None:
     data = document(events, **metadata)
@@ -232,7 +232,7 @@ def test_any_change_of_a_trace_is_survived(events, metadata, changes) -> None:
     assert found is None or len(found.rows) <= len(events) + sum(len(new) for _, new, _ in changes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(TRACES, st.floats(0, 1), st.booleans())
 def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
     data = orjson.dumps({"schemaVersion": 1, "traceEvents": events}, option=orjson.OPT_INDENT_2 if pretty else None)

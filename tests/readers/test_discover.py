@@ -508,6 +508,6 @@ def test_finding_the_logs_of_a_folder_takes_linear_time(tmp_path: Path) -> None:
 def test_the_words_of_all_traces_are_joined_once(tmp_path: Path) -> None:
     """Joining them for each log took minutes."""
     words = "_".join("q" + first + second for first in "abcdefg" for second in "abcdefgh")
-    traces = [str(tmp_path / f"{words}_{number}.json") for number in range(8_000)]
-    logs = [(str(tmp_path / f"{words}_{number}.log"), "runtime_log") for number in range(8_000)]
+    traces = [str(tmp_path / f"{words}_{number}.json") for number in range(5_000)]
+    logs = [(str(tmp_path / f"{words}_{number}.log"), "runtime_log") for number in range(5_000)]
     assert companions.files_of_other_runs(logs, traces, bool) == []

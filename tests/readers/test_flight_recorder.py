@@ -190,7 +190,7 @@ def test_a_trace_of_a_large_cluster_is_not_taken_for_a_dump(tmp_path: Path) -> N
     path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}))
     assert path.stat().st_size > 512 << 10
 
-    report = analyze([str(path)])
+    report = analyze([str(path)], [])
 
     assert not dump.begins_dump(path.read_bytes())
     assert [(read.kind, read.rank, read.events) for read in report.inputs] == [("trace", 5, 1)]

@@ -226,7 +226,7 @@ def test_a_query_that_signs_an_address_is_no_part_of_the_name(address: str) -> N
 @pytest.mark.parametrize(
     ("command", "name"),
     [("analyze -q --output-format json", "trace"), ("lint -q --output-format sarif", "trace"), ("analyze", "404"),
-     ("analyze", "403"), ("annotate -o drawn.json", "trace"), ("export -o tables/", "trace")],
+     ("analyze", "403"), ("annotate -o drawn.json --select GAP102", "trace"), ("export -o tables/", "trace")],
 )  # fmt: skip
 def test_what_signs_an_address_is_in_no_output(
     address: str, command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

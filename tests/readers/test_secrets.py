@@ -388,8 +388,8 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", ":/
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_repeated_text_is_searched_in_linear_time(piece: str) -> None:
-    """A search that scans the rest of the text from every position would never finish on long text."""
-    text = piece * (300_000 // len(piece))
+    """A search that scans the rest of the text from every position would take minutes."""
+    text = piece * (100_000 // len(piece))
     assert len([*secrets_in(text)]) <= len(text)
 
 

@@ -97,7 +97,7 @@ def test_the_events_of_an_earlier_copy_are_parsed_one_by_one() -> None:
         assert copy(first) == copy(b"[" + A + b"]", (OURS,) * 4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     size=st.integers(20, 200),
     names=st.lists(st.text(max_size=8), max_size=12),

@@ -29,10 +29,10 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
-_MOST = 20
+_MOST = 60
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
-# Parts of names by which rules may recognise a rank's device.
-_SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")
+# Parts of names by which rules may recognise a rank's device, or by which the gains on a Gaudi show its host.
+_SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph", "enqueue")
 _OWN_WINDOWS = """
 SELECT w.rank, w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
 FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank)
@@ -80,7 +80,12 @@ def device_of(case: Case) -> str:
     said = json.dumps([case.events, case.metadata]).lower()
     shown = [sign for sign in _SIGNS if sign in said]
     measured = case.metadata.get("perftoolRecording", {}).get("peaks")
-    parts = [on_gaudi and case.device, works, pack()[case.code].devices, sorted(makers), shown, measured]
+    devices = pack()[case.code].devices
+    cuda = {"any", "accelerators", "cuda"} & set(devices)
+    if cuda and works and not on_gaudi and set(shown) <= {"cuda", "nccl", "graph"} and makers <= {"NVIDIA"}:
+        # No other vendor's names occur, so these are NVIDIA GPUs.
+        return json.dumps(["cuda", sorted(makers), measured], sort_keys=True)
+    parts = [on_gaudi and case.device, works, devices, sorted(makers), shown, measured]
     return json.dumps(parts, sort_keys=True)
 
 
@@ -130,13 +135,17 @@ def _of_ranks(store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) 
         if not step.partial:
             lengths[step.rank].append(step.dur_ns)
     word = overview.run(store).step_word
-    outcomes = []
+    outcomes: dict[tuple[str, Context], Outcome] = {}
+    keys = []
     for rank, rule in enumerate(rules):
         own = windows.get(rank, {"steps": 0, "ns": 0, "mean_ns": None})
         usual_ns = own["mean_ns"] or overview.median(lengths[rank])
         context = Context(device.type, own["steps"], usual_ns, own["ns"], step_word=word, describes=False)
-        outcomes.append(evaluate(store, [rule], context))
-    return outcomes
+        keys.append((rule.code, context))
+        # Many cases of a rule have steps of the same lengths.
+        if keys[-1] not in outcomes:
+            outcomes[keys[-1]] = evaluate(store, [rule], context)
+    return [outcomes[key] for key in keys]
 
 
 def _own_outcome(outcome: Outcome, rank: int) -> Outcome:

@@ -8,18 +8,19 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from rule_cases import GAUDI_DIR
+from rule_cases import GAUDI_DIR, pack
 
 from perftool.engine.analysis import analyze
 from perftool.model.report import Finding, Report
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 GAUDI_CODES = {path.stem for path in GAUDI_DIR.glob("*.toml")}
+RULES = [rule for code, rule in pack().items() if code in GAUDI_CODES | {"RCP102"}]
 
 
 @cache
 def report(name: str) -> Report:
-    return analyze([str(SAMPLES / name)])
+    return analyze([str(SAMPLES / name)], RULES)
 
 
 def findings(name: str) -> list[Finding]:
@@ -68,8 +69,8 @@ def test_the_finding_on_graphs_gives_the_reasons_for_cuts():
 
 
 def test_the_log_alone_and_the_metrics_alone_give_their_findings():
-    log = analyze([], logs=[str(SAMPLES / "gaudi2_unoptimised" / "console.log")])
-    metrics = analyze([], logs=[str(SAMPLES / "gaudi2_unoptimised" / "metrics-rank0.json")])
+    log = analyze([], RULES, logs=[str(SAMPLES / "gaudi2_unoptimised" / "console.log")])
+    metrics = analyze([], RULES, logs=[str(SAMPLES / "gaudi2_unoptimised" / "metrics-rank0.json")])
 
     assert {f.code for f in log.findings} >= {"FBK101", "RCP107"}
     assert {f.code for f in metrics.findings} >= {"FBK101", "RCP101"}

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from builders.program import Run as Program
 from sim.runs import run
 from warm_python import warm_python
 
@@ -244,37 +245,53 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         simulate(script, steps_from="epoch")
 
 
-@pytest.mark.parametrize(
-    ("sent", "options", "traces"),
-    [(signal.SIGINT, [], ["t.json"]), (signal.SIGTERM, ["--ranks", "2"], ["t.rank0.json", "t.rank1.json"])],
-)
 def test_an_interrupted_run_is_reported_up_to_the_interrupt(
-    tmp_path: Path, sent: signal.Signals, options: list[str], traces: list[str]
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(
+        "import signal, torch\nwhile True:\n"
+        "    torch.ones(4, device='hpu').sum().item()\n    signal.raise_signal(signal.SIGINT)\n"
+    )
+    program = Program(capfdbinary, monkeypatch)
+    # Shells make background processes ignore interrupts.
+    plain = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code = program("simulate", str(script), "-o", str(tmp_path / "t.json"))
+    finally:
+        signal.signal(signal.SIGINT, plain)
+    assert code == 128 + signal.SIGINT
+    assert (tmp_path / "t.json").exists()
+    assert "the script was interrupted; the trace ends there" in program.err
+    assert "Simulated, not recorded on a device" in program.out
+
+
+def test_ranks_that_are_terminated_write_what_they_did_until_then(tmp_path: Path) -> None:
     script = tmp_path / "endless.py"
     loop = "while True:\n    torch.ones(4, device='hpu').sum().item()\n    print('on', rank, flush=True)\n"
     script.write_text(f"import os, torch\nrank = os.environ.get('RANK')\n{loop}")
-    trace = tmp_path / "t.json"
-    command = [sys.executable, "-m", "perftool", "simulate", str(script), *options, "-o", str(trace)]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Shells make background processes ignore interrupts, and child processes inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as child:
+    command = [
+        sys.executable,
+        "-m",
+        "perftool",
+        "simulate",
+        str(script),
+        "--ranks",
+        "2",
+        "-o",
+        str(tmp_path / "t.json"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         started: set[str] = set()
-        while len(started) < len(traces):
+        while len(started) < 2:
             started.add(child.stdout.readline())
-        child.send_signal(sent)
+        child.send_signal(signal.SIGTERM)
         try:
-            out, err = child.communicate(timeout=120)
+            child.communicate(timeout=120)
         finally:
             child.kill()
-    assert child.returncode == 128 + sent
-    assert [path.name for path in sorted(tmp_path.glob("t*.json")) if "metrics" not in path.name] == traces
-    if not options:
-        assert "the script was interrupted; the trace ends there" in err
-        assert "Simulated, not recorded on a device" in out
+    assert child.returncode == 128 + signal.SIGTERM
+    assert [path.name for path in sorted(tmp_path.glob("t*.json")) if "metrics" not in path.name] == [
+        "t.rank0.json", "t.rank1.json",
+    ]  # fmt: skip

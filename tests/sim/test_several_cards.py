@@ -7,7 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -17,9 +17,10 @@ from sim.runs import run
 from perftool import open_trace
 from perftool.errors import PerfToolError
 from perftool.model.devices import known_devices
-from perftool.sim import ranks, simulate, simulate_ranks
+from perftool.sim import ranks, simulate_ranks
 from perftool.sim.machine.costs import default_costs
 from perftool.sim.machine.network import Collective
+from perftool.sim.spawned import Settings
 
 SPAWNED = """
     import sys, time
@@ -117,15 +118,40 @@ def test_the_traces_of_both_ranks_are_one_run(pair: tuple[Any, list[str], Path])
     assert waited == [(0,)]
 
 
+_REFUSED = "{} would be overwritten, but it is not from a simulation"
+
+
+def test_a_process_that_a_script_spawns_replaces_only_files_of_a_simulation(tmp_path: Path) -> None:
+    (tmp_path / "run0.rank0.log").write_text("mine")
+    text = """
+        import torch.multiprocessing as mp
+
+        def main(rank):
+            print(torch.ones(2, device="hpu").sum().item())
+
+        if __name__ == "__main__":
+            mp.spawn(main, nprocs=1)
+    """
+    with pytest.raises(PerfToolError, match=_REFUSED.format("run0.rank0.log")):
+        run(tmp_path, text)
+    assert [path.name for path in tmp_path.glob("run0*")] == ["run0.rank0.log"]
+    assert (tmp_path / "run0.rank0.log").read_text() == "mine"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("name", ["run0.rank1.log", "run0.rank1.metrics.json", "run0.rank0.json"])
-def test_ranks_that_a_script_spawns_replace_only_files_of_a_simulation(tmp_path: Path, name: str) -> None:
+def test_no_rank_writes_if_one_would_replace_other_files(tmp_path: Path, name: str, rank: int) -> None:
     (tmp_path / name).write_text("mine")
-    script = tmp_path / "script.py"
-    script.write_text("import torch\nimport habana_frameworks.torch.core as htcore\n" + dedent(SPAWNED))
-    with pytest.raises(PerfToolError, match=f"{name} would be overwritten, but it is not from a simulation"):
-        simulate(script, [str(tmp_path)], output=tmp_path / "run0.json")
-    assert [path.name for path in tmp_path.glob("run0*")] == [name]
-    assert (tmp_path / name).read_text() == "mine"
+    started = tmp_path / "started"
+    started.mkdir()
+    settings = Settings("GAUDI2", "lazy", None, None, None, tmp_path / "run0.json", started)
+    written: list[Path] = []
+
+    settings.write(SimpleNamespace(rank=rank, ranks=2, write=lambda *paths: written.append(paths)))
+
+    assert (written, settings.written()) == ([], ())
+    with pytest.raises(PerfToolError, match=_REFUSED.format(name)):
+        settings.require_written()
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from builders.program import Run
 
-from perftool.engine.analysis import analyze
+from perftool.engine.analysis import analysed
+from perftool.engine.rules.pack import shipped_rules
+from perftool.readers.discover import find_inputs
 from perftool.sim.machine.costs import default_costs
 
 ROOT = Path(__file__).parents[2]
@@ -31,22 +32,22 @@ def wrong(run: Path) -> set[str]:
     """Return the codes in ``WRONG`` that are found in a simulation's files, those with names that begin with
     ``run``.
     """
-    report = analyze([f"{run}.json.gz"], logs=[f"{run}.log", f"{run}.metrics.json"])
-    return {finding.code for finding in report.findings} & WRONG
+    rules = [rule for rule in shipped_rules() if rule.code in WRONG]
+    with analysed(find_inputs([f"{run}.json.gz"], [f"{run}.log", f"{run}.metrics.json"]), rules) as analysis:
+        return {finding.code for finding in analysis.outcome.findings}
 
 
-def test_the_example_prints_the_lines_that_the_page_shows_and_has_the_findings(tmp_path: Path) -> None:
+def test_the_example_prints_the_lines_that_the_page_shows_and_has_the_findings(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     shown = re.findall(r"^habana_perf_tool: lines that end .*\n(?:  .+\n)+", PAGE, re.MULTILINE)
-    command = ["simulate", str(EXAMPLES / "train.py"), "--no-report"]
+    monkeypatch.chdir(tmp_path)
+    run = Run(capfdbinary, monkeypatch)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "perftool", *command], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-
-    assert done.returncode == 0
+    assert run("simulate", str(EXAMPLES / "train.py"), "--no-report") == 0
     assert len(shown) == 1
-    assert [line for line in shown[0].splitlines() if line not in done.stderr.splitlines()] == []
+    assert [line for line in shown[0].splitlines() if line not in run.err.splitlines()] == []
     assert wrong(tmp_path / "train.simulated") == WRONG
 
 

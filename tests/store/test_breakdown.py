@@ -70,8 +70,8 @@ def breakdowns(store: TraceStore) -> dict[int, list[dict[str, int]]]:
     return found
 
 
-@settings(max_examples=6, phases=(Phase.generate,))
-@given(st.lists(traces(), min_size=1, max_size=10))
+@settings(max_examples=3, phases=(Phase.generate,))
+@given(st.lists(traces(), min_size=5, max_size=12))
 def test_the_breakdown_matches_a_naive_sweep(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:
         found = breakdowns(store)

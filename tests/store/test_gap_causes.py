@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
-import pytest
 from events import Event, kernel, launch, loader, meta, runtime, step, x
 from hypothesis import given, settings
 from random_traces import Trace, traces
-from stores import Rows, store_over
+from stores import Rows, RowsOfRanks, store_over
 
 # Thread 1 feeds the device, which works in the first and in the last 100 us of a step of 1 ms.
 FED = [step(1, 0, 1000), *launch(1, 0, 10, 20, 80, "a"), *launch(2, 880, 10, 900, 100, "b")]
 
 
 def causes(rows: Rows, *events: Event) -> list[tuple[str, float]]:
+    return in_the_middle(rows("gap_causes", [*FED, *events]))
+
+
+def in_the_middle(parts: list[dict[str, Any]]) -> list[tuple[str, float]]:
     """Return the cause and the length in us of each part of the gap in the middle of the step, up to the submission."""
-    parts = rows("gap_causes", [*FED, *events])
     return [(part["cause"], part["dur"] / 1000) for part in parts if 100_000 <= part["ts"] < 880_000]
 
 
@@ -97,7 +100,7 @@ def frame(name: str, ts: float, dur: float) -> Event:
     return x(name, ts, dur, "python_function")
 
 
-def test_each_kind_of_python_wait_has_its_own_cause_despite_its_caller(rows: Rows) -> None:
+def test_each_kind_of_python_wait_has_its_own_cause_despite_its_caller(rows_of_ranks: RowsOfRanks) -> None:
     around = frame("train.py(3): main", 100, 780)
     waits = {
         "<built-in method acquire of _thread.lock object at 0x7f00>": "lock",
@@ -108,8 +111,10 @@ def test_each_kind_of_python_wait_has_its_own_cause_despite_its_caller(rows: Row
         "<built-in method run_backward of torch._C._EngineBase object at 0x7f00>": "autograd",
         "torch/profiler/profiler.py(848): _transit_action": "profiler",
     }
-    for name, cause in waits.items():
-        assert causes(rows, around, frame(name, 300, 200)) == [("python", 200), (cause, 200), ("python", 380)], name
+    found = rows_of_ranks("gap_causes", *([*FED, around, frame(name, 300, 200)] for name in waits))
+    assert {name: in_the_middle(parts) for name, parts in zip(waits, found, strict=True)} == {
+        name: [("python", 200), (cause, 200), ("python", 380)] for name, cause in waits.items()
+    }
 
 
 def test_a_captured_graph_keeps_the_device_idle_whatever_the_host_runs(rows: Rows) -> None:
@@ -120,10 +125,14 @@ def test_a_captured_graph_keeps_the_device_idle_whatever_the_host_runs(rows: Row
     ]  # fmt: skip
 
 
-def test_work_that_starts_a_millisecond_after_its_launch_is_queued(rows: Rows) -> None:
-    for pause, cause in ((500, "launch_latency"), (1500, "queued")):
-        late = [step(1, 0, 4000), *launch(1, 0, 10, 20, 80, "a"), *launch(2, 300, 10, 310 + pause, 100, "b")]
-        assert ("b", cause, pause) in [("b", row["cause"], row["dur"] / 1000) for row in rows("gap_causes", late)]
+def test_work_that_starts_a_millisecond_after_its_launch_is_queued(rows_of_ranks: RowsOfRanks) -> None:
+    causes = {500: "launch_latency", 1500: "queued"}
+    found = rows_of_ranks("gap_causes", *(
+        [step(1, 0, 4000), *launch(1, 0, 10, 20, 80, "a"), *launch(2, 300, 10, 310 + pause, 100, "b")]
+        for pause in causes
+    ))  # fmt: skip
+    for (pause, cause), parts in zip(causes.items(), found, strict=True):
+        assert (cause, pause) in [(row["cause"], row["dur"] / 1000) for row in parts]
 
 
 def test_every_part_has_a_proof_and_a_phase(rows: Rows) -> None:
@@ -134,48 +143,59 @@ def test_every_part_has_a_proof_and_a_phase(rows: Rows) -> None:
     ]  # fmt: skip
 
 
-def test_python_is_blocked_if_its_thread_neither_runs_nor_is_ready(rows: Rows) -> None:
-    events = [
-        step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
-        x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),
-    ]  # fmt: skip
+# Python runs without ops for 5 ms, and for 0.9 ms.
+PYTHON = [
+    step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
+    x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),
+]  # fmt: skip
+Recording = tuple[list[Event], dict[str, Any]]
 
-    def found(cpu_us: int, *more: Event) -> list[tuple[str, str]]:
-        thread = {"tid": 1, "name": "python", "cpu_ns": 1000 * cpu_us, "delay_ns": 500_000}
-        recorded = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
-        parts = rows("gap_causes", [*events, *more], perftoolRecording=recorded)
-        return [(part["cause"], part["proof"]) for part in parts]
 
-    # The recording shows that the thread had no core for half a millisecond. The longer of its two stretches takes 5
-    # ms.
-    assert found(5999) == [("blocked", "thread"), ("python", "frame")]
-    assert found(6000) == [("python", "frame")] * 2
-    # If the wait was recorded, its frame names the blocking call.
+def with_times(cpu_us: int, delay_us: int, *more: Event) -> Recording:
+    """Return ``PYTHON`` with the times of its thread: on a core, and waiting for one."""
+    thread = {"tid": 1, "name": "python", "cpu_ns": 1000 * cpu_us, "delay_ns": 1000 * delay_us}
+    recorded = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
+    return [*PYTHON, *more], {"perftoolRecording": recorded}
+
+
+def test_python_is_blocked_if_its_thread_neither_runs_nor_is_ready(rows_of_ranks: RowsOfRanks) -> None:
     wait = x("<built-in function sleep>", 1000, 3000, "python_function")
-    assert found(4499, wait) == [("sleep", "frame"), ("blocked", "thread"), ("python", "frame")]
-    assert found(4500, wait) == [("sleep", "frame"), ("python", "frame"), ("python", "frame")]
-    # With a device, the thread may have been waiting for it.
-    assert "blocked" not in {cause for cause, _ in found(1000, *launch(7, 0, 10, 20, 80))}
+    found = rows_of_ranks(
+        "gap_causes", with_times(5999, 500), with_times(6000, 500), with_times(4499, 500, wait),
+        with_times(4500, 500, wait),
+    )  # fmt: skip
+    assert [[(part["cause"], part["proof"]) for part in parts] for parts in found] == [
+        # The recording shows that the thread had no core for half a millisecond. The longer of its two stretches takes
+        # 5 ms.
+        [("blocked", "thread"), ("python", "frame")],
+        [("python", "frame")] * 2,
+        # If the wait was recorded, its frame names the blocking call.
+        [("sleep", "frame"), ("blocked", "thread"), ("python", "frame")],
+        [("sleep", "frame"), ("python", "frame"), ("python", "frame")],
+    ]
 
 
-def test_long_stretches_possibly_without_a_core_have_the_cause_no_core(rows: Rows) -> None:
-    events = [
-        step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
-        x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),
-    ]  # fmt: skip
+def test_long_stretches_possibly_without_a_core_have_the_cause_no_core(rows_of_ranks: RowsOfRanks) -> None:
+    empty = x("aten::empty", 1000, 4000)
+    found = rows_of_ranks(
+        "gap_causes", with_times(6499, 2501), with_times(6500, 2500), with_times(6499, 2501, empty),
+        with_times(6500, 2500, empty),
+    )  # fmt: skip
+    assert [[part["cause"] for part in parts] for parts in found] == [
+        # In the first recording, the thread had no core for more than half of its 5 ms; in the second, for less.
+        ["no_core", "python"],
+        ["python", "python"],
+        # The same holds for an op that only allocates.
+        ["no_core", "no_core", "python"],
+        ["framework_op", "python", "python"],
+    ]
 
-    def recorded(cpu_us: int, *more: Event) -> list[str]:
-        thread = {"tid": 1, "name": "python", "cpu_ns": 1000 * cpu_us, "delay_ns": 1000 * (9000 - cpu_us)}
-        facts = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
-        return [row["cause"] for row in rows("gap_causes", [*events, *more], perftoolRecording=facts)]
 
-    # In the first recording, the thread had no core for more than half of its 5 ms; in the second, for less.
-    assert recorded(6499) == ["no_core", "python"]
-    assert recorded(6500) == ["python", "python"]
-    assert "no_core" not in recorded(1000, *launch(7, 0, 10, 20, 80))
-    # The same holds for an op that only allocates.
-    assert recorded(6499, x("aten::empty", 1000, 4000)) == ["no_core", "no_core", "python"]
-    assert recorded(6500, x("aten::empty", 1000, 4000)) == ["framework_op", "python", "python"]
+def test_with_a_device_its_thread_may_have_been_waiting_for_it(rows_of_ranks: RowsOfRanks) -> None:
+    device = launch(7, 0, 10, 20, 80)
+    found = rows_of_ranks("gap_causes", with_times(1000, 500, *device), with_times(1000, 8000, *device))
+    assert all(found)
+    assert not {"blocked", "no_core"} & {part["cause"] for parts in found for part in parts}
 
 
 def test_a_thread_without_events_waits_for_a_collective_of_another_thread(rows: Rows) -> None:
@@ -193,25 +213,22 @@ def test_a_thread_without_events_waits_for_a_collective_of_another_thread(rows: 
     assert {part["cause"] for part in parts} == {"python"}
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
+def test_python_that_calls_a_collective_waits_for_the_thread_that_reduces(rows_of_ranks: RowsOfRanks) -> None:
+    names = [
         "torch/distributed/distributed_c10d.py(3155): all_reduce",
         "<built-in method wait of pybind11_builtins.pybind11_detail_function_record_v1 object at 0x7f>",
-    ],
-)
-def test_python_that_calls_a_collective_waits_for_the_thread_that_reduces(rows: Rows, frame: str) -> None:
+    ]
     program = x("train.py(9): average_gradients", 1000, 8000, "python_function")
-    inside = x(frame, 1500, 7000, "python_function")
     reduced = x("gloo:all_reduce", 2000, 6000, "user_annotation", tid=7)
-    events = [step(1, 0, 9100), x("aten::mm", 0, 1000), program, inside, reduced, x("aten::mm", 9000, 100)]
+    events = [step(1, 0, 9100), x("aten::mm", 0, 1000), program, reduced, x("aten::mm", 9000, 100)]
 
-    assert [(part["cause"], part["dur"]) for part in rows("gap_causes", events)] == [
-        ("python", 1_000_000), ("collective", 6_000_000), ("python", 1_000_000),
-    ]  # fmt: skip
+    found = rows_of_ranks("gap_causes", *([*events, frame(name, 1500, 7000)] for name in names))
+    assert [[(part["cause"], part["dur"]) for part in parts] for parts in found] == [
+        [("python", 1_000_000), ("collective", 6_000_000), ("python", 1_000_000)]
+    ] * 2
 
 
-def test_the_shortest_annotation_around_most_idle_time_is_named(rows: Rows) -> None:
+def test_the_shortest_annotation_around_most_idle_time_is_named(rows_of_ranks: RowsOfRanks) -> None:
     def mark(name: str, ts: float, dur: float) -> Event:
         return x(name, ts, dur, "user_annotation")
 
@@ -220,12 +237,10 @@ def test_the_shortest_annotation_around_most_idle_time_is_named(rows: Rows) -> N
         x("aten::mm", 0, 1000), x("aten::mm", 9000, 100),
     ]  # fmt: skip
 
-    assert rows("_idle_annotations", events) == [
-        {"rank": 0, "cause": "between_ops", "annotation": "policy", "ns": 6_000_000}
-    ]
-    assert [row["annotation"] for row in rows("_idle_annotations", events[:2] + events[3:])] == ["request"]
     library = [mark("FSDP::gather", 1000, 6000), mark("FSDP::scatter", 7500, 1000)]
-    assert [row["annotation"] for row in rows("_idle_annotations", events[:2] + library + events[4:])] == ["FSDP::…"]
-    assert (
-        rows("_idle_annotations", [event for event in events if event["cat"] == "cpu_op"] + [mark("log", 1, 2)]) == []
-    )
+    found = rows_of_ranks(
+        "_idle_annotations", events, events[:2] + events[3:], events[:2] + library + events[4:],
+        [event for event in events if event["cat"] == "cpu_op"] + [mark("log", 1, 2)],
+    )  # fmt: skip
+    assert found[0] == [{"rank": 0, "cause": "between_ops", "annotation": "policy", "ns": 6_000_000}]
+    assert [[row["annotation"] for row in of_rank] for of_rank in found[1:]] == [["request"], ["FSDP::…"], []]

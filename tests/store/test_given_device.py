@@ -38,7 +38,7 @@ def report_of(tmp_path: Path) -> Callable[..., Report]:
         events = [step(1, 0, 1100), x("aten::mm", 1, 10, **shapes), *launch(1, 2, 5, 20, 1000, "gemm")]
         path = tmp_path / "trace.json"
         path.write_bytes(document(events, **named))
-        with analysed(replace(find_inputs([str(path)]), device=given)) as run:
+        with analysed(replace(find_inputs([str(path)]), device=given), []) as run:
             return run.report
 
     return asked
@@ -74,7 +74,7 @@ def test_compute_units_are_the_published_ones_unless_the_trace_states_them(
     path.write_bytes(
         document([step(1, 0, 10)], deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3", **stated}])
     )
-    with analysed(find_inputs([str(path)])) as run:
+    with analysed(find_inputs([str(path)]), []) as run:
         (device,) = run.store.rows("devices")
     assert (device["units"], device["capability"]) == (units, capability)
 
@@ -82,7 +82,7 @@ def test_compute_units_are_the_published_ones_unless_the_trace_states_them(
 def test_a_given_device_has_its_published_compute_units(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document([step(1, 0, 10)]))
-    with analysed(replace(find_inputs([str(path)]), device="MI300X")) as run:
+    with analysed(replace(find_inputs([str(path)]), device="MI300X"), []) as run:
         (device,) = run.store.rows("devices")
     assert (device["units"], device["capability"]) == (304, None)
 
@@ -93,7 +93,7 @@ def test_the_given_device_applies_to_every_rank(tmp_path: Path) -> None:
     for rank in range(2):
         ranks = {"distributedInfo": {"rank": rank, "world_size": 2}}
         (tmp_path / f"rank{rank}.json").write_bytes(document(events, **ranks))
-    report = analyze(str(tmp_path), device="H100")
+    report = analyze(str(tmp_path), [], device="H100")
     assert reached(report) == pytest.approx(0.1389, abs=0.0001)
     assert (report.device.type, report.device.name) == ("cuda", "NVIDIA H100 80GB HBM3")
 

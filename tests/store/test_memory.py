@@ -183,7 +183,7 @@ def recordings(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(recordings())
 def test_blocks_alive_at_the_peak_add_up(events: list[Event]) -> None:
     live: dict[int, int] = {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from events import Event, document, launch, step, x
+from stores import store_over
 
 from perftool.api import analyze
+from perftool.engine.report.modules import modules
 from perftool.model.modules import ModuleTime
 from perftool.reporters.modules import module_label, path_tail
 
@@ -40,13 +42,15 @@ def trained() -> list[Event]:
     return [*events, *op("_fused_adamw_", 400, 20, 30)]
 
 
-def modules_of(events: list[Event], path: Path) -> tuple[ModuleTime, ...]:
-    path.write_bytes(document(events))
-    return analyze(str(path), rules=[]).modules
+def modules_of(events: list[Event]) -> tuple[ModuleTime, ...]:
+    with store_over(events) as store:
+        return modules(store)
 
 
 def test_work_belongs_to_the_modules_of_its_launch_or_its_forward_op(tmp_path: Path) -> None:
-    found = modules_of(trained(), tmp_path / "trace.json")
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(trained()))
+    found = analyze(str(path), rules=[]).modules
     assert [(one.path, one.modules, one.calls, one.forward_ns, one.backward_ns, one.own_ns) for one in found] == [
         ("Model", 1, 1, 220_000, 440_000, 0),
         ("Model > Layer", 2, 2, 220_000, 440_000, 60_000),
@@ -58,22 +62,22 @@ def test_work_belongs_to_the_modules_of_its_launch_or_its_forward_op(tmp_path: P
     assert [module_label(one) for one in found] == ["Model", "Layer x2", "Linear x2", "outside of modules"]
 
 
-def test_the_backward_pass_of_ops_from_before_the_recording_is_left_out(tmp_path: Path) -> None:
+def test_the_backward_pass_of_ops_from_before_the_recording_is_left_out() -> None:
     events = [
         event
         for event in trained()
         if event.get("args", {}).get("Sequence number", 2) > 1 or "Backward" in event["name"]
     ]
-    found = modules_of(events, tmp_path / "trace.json")
+    found = modules_of(events)
     assert [(one.path, one.backward_ns) for one in found if one.depth < 2] == [("Model", 220_000), (None, 0)]
 
 
-def test_modules_that_checkpointing_calls_again_are_those_of_the_forward_pass(tmp_path: Path) -> None:
+def test_modules_that_checkpointing_calls_again_are_those_of_the_forward_pass() -> None:
     events = [step(1, 0, 20_000), module("Model_0", 10, 100), module("Layer_0", 20, 60), module("Linear_0", 25, 20)]
     events += op("mm", 30, 1, 100)
     events += [x(BACKWARD.format("Checkpoint"), 200, 100, **{"Sequence number": 7, "Fwd thread id": 1})]
     events += [module("Layer_0", 210, 60), module("Linear_0", 215, 20), *op("mm", 220, 2, 100)]
-    found = modules_of(events, tmp_path / "trace.json")
+    found = modules_of(events)
     assert [(one.path, one.calls, one.forward_ns, one.backward_ns) for one in found] == [
         ("Model", 1, 100_000, 100_000),
         ("Model > Layer", 2, 100_000, 100_000),
@@ -81,26 +85,26 @@ def test_modules_that_checkpointing_calls_again_are_those_of_the_forward_pass(tm
     ]
 
 
-def test_a_module_that_only_starts_the_backward_pass_is_not_its_place(tmp_path: Path) -> None:
+def test_a_module_that_only_starts_the_backward_pass_is_not_its_place() -> None:
     events = [step(1, 0, 20_000), module("Meta_0", 10, 500), module("Learner_0", 20, 60)]
     events += op("mm", 30, 1, 100, **{"Sequence number": 1, "Fwd thread id": 0})
     events += backward("Mm", 200, 2, 200, 1)
-    found = modules_of(events, tmp_path / "trace.json")
+    found = modules_of(events)
     assert [(one.path, one.forward_ns, one.backward_ns) for one in found] == [
         ("Meta", 100_000, 200_000),
         ("Meta > Learner", 100_000, 200_000),
     ]
 
 
-def test_without_modules_the_table_is_empty(tmp_path: Path) -> None:
+def test_without_modules_the_table_is_empty() -> None:
     events = [event for event in trained() if event["cat"] != "python_function"]
-    assert modules_of(events, tmp_path / "trace.json") == ()
+    assert modules_of(events) == ()
 
 
-def test_modules_too_short_to_matter_are_left_out(tmp_path: Path) -> None:
+def test_modules_too_short_to_matter_are_left_out() -> None:
     events = [step(1, 0, 20_000), module("Large_0", 10, 30), *op("mm", 15, 1, 5000)]
     events += [module("Small_0", 50, 30), *op("add", 55, 2, 1)]
-    assert [one.path for one in modules_of(events, tmp_path / "trace.json")] == ["Large"]
+    assert [one.path for one in modules_of(events)] == ["Large"]
 
 
 def test_a_path_keeps_its_innermost_modules() -> None:

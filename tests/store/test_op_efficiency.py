@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +41,16 @@ def test_the_text_of_many_shapes_is_short() -> None:
 
 
 def asked(folder: Path, table: str, *traces: list[Event], metadata: dict[str, Any] = H100) -> list[Row]:
+    return tables(folder, [table], *traces, metadata=metadata)[0]
+
+
+def tables(folder: Path, names: list[str], *traces: list[Event], metadata: dict[str, Any] = H100) -> list[list[Row]]:
     with TraceStore() as store:
         for rank, events in enumerate(traces):
             path = folder / f"rank{rank}.json"
             path.write_bytes(document(events, **metadata))
             store.add_trace(str(path))
-        return store.rows(table)
+        return [store.rows(name) for name in names]
 
 
 def metrics(folder: Path, *traces: list[Event], metadata: dict[str, Any] = H100) -> dict[str, float]:
@@ -72,18 +75,21 @@ def test_the_shapes_of_a_sparse_matmul_do_not_show_its_cost(tmp_path: Path) -> N
     sparse = [x("aten::_sparse_addmm", 0, 5000, **dims), x("aten::addmm", 0, 5000, **dims)]
     dense = x("aten::addmm", 6000, 30_000, **dims)
     events = [step(1, 0, 40_000), *sparse, dense]
-    rows = {row["name"]: row for row in asked(tmp_path, "op_efficiency", events, metadata=recorded)}
+    ops, matmuls, rated = tables(
+        tmp_path, ["op_efficiency", "matmuls", "rated_devices"], events, metadata=recorded
+    )  # fmt: skip
+    rows = {row["name"]: row for row in ops}
     assert rows["aten::addmm (sparse)"]["flops"] is None
     assert rows["aten::addmm"]["flops"] == pytest.approx(2e9, rel=0.01)
-    assert [row["dur"] for row in asked(tmp_path, "matmuls", events, metadata=recorded)] == [30_000_000]
-    assert asked(tmp_path, "rated_devices", events, metadata=recorded)
+    assert [row["dur"] for row in matmuls] == [30_000_000]
+    assert rated
 
 
 def test_the_matmuls_of_sparse_experts_are_dense(tmp_path: Path) -> None:
     events = [*STEP, x("moe::block_sparse_experts", 90, 100), *op("aten::mm", 100, 84.484, 1, **PRODUCT)]
-    (row,) = asked(tmp_path, "op_efficiency", events)
+    (row,), matmuls = tables(tmp_path, ["op_efficiency", "matmuls"], events)
     assert (row["name"], row["flops"]) == ("aten::mm", 51_581_550_592)
-    assert len(asked(tmp_path, "matmuls", events)) == 1
+    assert len(matmuls) == 1
 
 
 def test_a_product_by_hand(tmp_path: Path) -> None:
@@ -296,11 +302,14 @@ def test_a_capture_without_kernels_gives_a_message(tmp_path: Path) -> None:
         captured(tmp_path, x("aten::mm", 0, 20))
 
 
-@pytest.mark.parametrize("dims", ["[[0,1024],[1024,2816]]", '[["s0",1024],[1024,2816]]', "[[8944,1024]]", "[]", "{"])
-def test_odd_shapes_have_times_but_no_shares(tmp_path: Path, dims: str) -> None:
-    shapes = {"Input Dims": json.loads(dims) if dims != "{" else dims, "Input type": [BF16, BF16]}
-    (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84, 1, **shapes)])
-    assert (row["kernel_ns"], row["tflops"] or 0) == (84_000, 0)
+def test_odd_shapes_have_times_but_no_shares(tmp_path: Path) -> None:
+    odd: list[Any] = [[[0, 1024], [1024, 2816]], [["s0", 1024], [1024, 2816]], [[8944, 1024]], [], "{"]
+    product = {"Input type": [BF16, BF16]}
+    ranks = ([*STEP, *op("aten::mm", 100, 84, 1, **product, **{"Input Dims": dims})] for dims in odd)
+    rows = asked(tmp_path, "op_efficiency", *ranks)
+    assert sorted((row["rank"], row["kernel_ns"], row["tflops"] or 0) for row in rows) == [
+        (rank, 84_000, 0) for rank in range(len(odd))
+    ]
 
 
 def test_several_kernels_of_an_op_are_one_call_and_an_op_without_kernels_has_no_row(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
 from events import Event, launch, loader, memcpy, runtime, step, x
-from stores import Rows
+from stores import Rows, RowsOfRanks
 
 
 def phases(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
     """Return the phase, the length in us and the evidence of each stretch."""
-    return [(row["phase"], row["dur"] / 1000, row["evidence"]) for row in rows("phases", list(events))]
+    return stretches(rows("phases", list(events)))
+
+
+def stretches(found: list[dict[str, Any]]) -> list[tuple[str, float, str | None]]:
+    return [(row["phase"], row["dur"] / 1000, row["evidence"]) for row in found]
 
 
 def steps(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
@@ -29,36 +34,29 @@ def test_a_recording_without_anything_special_is_steady(rows: Rows) -> None:
     assert phases(rows, x("aten::add", 0, 100)) == [("steady", 100, None)]
 
 
-def test_capture_lasts_from_its_begin_to_its_end_or_to_that_of_the_recording(rows: Rows) -> None:
+def test_capture_lasts_from_its_begin_to_its_end_or_to_that_of_the_recording(rows_of_ranks: RowsOfRanks) -> None:
     begun = [x("aten::add", 0, 1000), runtime("hipStreamBeginCapture", 200, 5)]
-
-    assert phases(rows, *begun, runtime("hipStreamEndCapture", 495, 5)) == [
-        ("steady", 200, None), ("capture", 300, "hipStreamBeginCapture"), ("steady", 500, None),
-    ]  # fmt: skip
-    assert phases(rows, *begun)[1:] == [("capture", 800, "hipStreamBeginCapture")]
-
-
-def test_a_capture_ends_with_the_call_of_its_own_thread(rows: Rows) -> None:
-    other = {**runtime("hipStreamEndCapture", 295, 5), "tid": 2}
+    ended = runtime("hipStreamEndCapture", 495, 5)
+    # A capture that another one is part of, and the end of a capture of another thread.
     inner = [runtime("hipStreamBeginCapture", 240, 5), runtime("hipStreamEndCapture", 260, 5)]
-    begun = [x("aten::add", 0, 1000), runtime("hipStreamBeginCapture", 200, 5), *inner, other]
+    other = {**runtime("hipStreamEndCapture", 295, 5), "tid": 2}
+    found = rows_of_ranks("phases", [*begun, ended], [*begun, *inner, other, ended], begun)
 
-    assert phases(rows, *begun, runtime("hipStreamEndCapture", 495, 5)) == [
-        ("steady", 200, None), ("capture", 300, "hipStreamBeginCapture"), ("steady", 500, None),
-    ]  # fmt: skip
+    whole = [("steady", 200, None), ("capture", 300, "hipStreamBeginCapture"), ("steady", 500, None)]
+    assert list(map(stretches, found[:2])) == [whole, whole]
+    assert stretches(found[2])[1:] == [("capture", 800, "hipStreamBeginCapture")]
 
 
-@pytest.mark.parametrize(
-    "after", [launch(1, 600, 5, 610, 50), [runtime("hipStreamSynchronize", 600, 50)]], ids=["kernel", "wait"]
-)
-def test_a_capture_whose_end_is_missing_lasts_until_something_runs(after: list[Event], rows: Rows) -> None:
+def test_a_capture_whose_end_is_missing_lasts_until_something_runs(rows_of_ranks: RowsOfRanks) -> None:
     begun = [x("aten::add", 0, 1000), runtime("hipStreamBeginCapture", 200, 5)]
     later = [runtime("hipStreamBeginCapture", 700, 5), runtime("hipStreamEndCapture", 795, 5)]
+    wait = runtime("hipStreamSynchronize", 600, 50)
+    found = rows_of_ranks("phases", [*begun, *launch(1, 600, 5, 610, 50), *later], [*begun, wait, *later])
 
-    assert phases(rows, *begun, *after, *later) == [
+    assert list(map(stretches, found)) == [[
         ("steady", 200, None), ("capture", 400, "hipStreamBeginCapture"), ("steady", 100, None),
         ("capture", 100, "hipStreamBeginCapture"), ("steady", 200, None),
-    ]  # fmt: skip
+    ]] * 2  # fmt: skip
 
 
 def test_start_up_lasts_while_one_time_slow_calls_fill_half_of_it(rows: Rows) -> None:
@@ -92,20 +90,24 @@ def test_evaluation_and_checkpoints_are_phases_of_training_alone(rows: Rows) -> 
     assert [row[0] for row in phases(rows, *events, training)] == ["steady", "evaluation", "steady"]
 
 
-def test_a_function_that_mostly_saves_is_a_checkpoint(rows: Rows) -> None:
+def test_a_function_that_mostly_saves_is_a_checkpoint(rows_of_ranks: RowsOfRanks) -> None:
     saved = x("torch/serialization.py(944): save", 110, 300, "python_function")
     own, loop = (
         x(f"train.py({line}): f", ts, dur, "python_function") for line, ts, dur in ((7, 100, 500), (1, 0, 590))
     )
     work = x("aten::add", 0, 100)
 
+    short = x("torch/serialization.py(944): save", 110, 200, "python_function")
+    whole, computing, shorter = map(stretches, rows_of_ranks(
+        "phases", [loop, work, own, saved], [own, work, saved, x("aten::add", 450, 50)], [own, work, short]
+    ))  # fmt: skip
+
     # The checkpoint is `own`, the outermost function that spends most of its time saving. The loop around it also
     # computes, so it does not count.
-    assert phases(rows, loop, work, own, saved) == [("steady", 100, None), ("checkpoint", 500, own["name"])]
+    assert whole == [("steady", 100, None), ("checkpoint", 500, own["name"])]
     # A function that also computes, or that saves for less than half of its time, is not the checkpoint either.
-    assert phases(rows, own, work, saved, x("aten::add", 450, 50))[1] == ("checkpoint", 300, saved["name"])
-    short = x("torch/serialization.py(944): save", 110, 200, "python_function")
-    assert phases(rows, own, work, short)[1] == ("checkpoint", 200, short["name"])
+    assert computing[1] == ("checkpoint", 300, saved["name"])
+    assert shorter[1] == ("checkpoint", 200, short["name"])
 
 
 def test_steps_end_with_calls_of_the_optimizer(rows: Rows) -> None:

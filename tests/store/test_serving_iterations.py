@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from events import Event, launch, step, x
-from stores import Rows
+from stores import Rows, RowsOfRanks
+
+from perftool.store.trace_store import TraceStore
 
 VLLM = "execute_context_1(140)_generation_3(3)"
 DETAILED = "execute_143_context_1(sq140sk160sqsq19600sqsk22400)_generation_3(sq3sk900sqsq3sqsk900)"
@@ -22,35 +25,34 @@ def frame(name: str, ts: float, dur: float) -> Event:
     return x(name, ts, dur, "python_function")
 
 
-@pytest.mark.parametrize(
-    ("name", "phase", "batch", "prompt", "context", "generated"),
-    [
-        (VLLM, "mixed", 4, 140, None, 3),
-        (DETAILED, "mixed", 4, 140, 1060, 3),
-        ("execute_context_1(888_788544)_generation_0(0)", "prefill", 1, 888, None, 0),
-        ("execute_context_0(0)_generation_0(0)", "idle", 0, 0, None, 0),
-        ("execute_new_0_cached_7", "decode", 7, 0, None, 7),
-        ("execute_new_2_cached_7", "mixed", 9, None, None, 7),
-        ("step[DECODE bs=32]", "decode", 32, 0, None, 32),
-        ("step[EXTEND bs=2 toks=4096]", "prefill", 2, 4096, None, 0),
-        ("step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=262144 g_sk=131072]", "decode", 64, 0, 131072, 128),
-        (MIXED, "mixed", 2, 5, 20, 1),
-        ("step[MIXED bs=2]", "mixed", 2, None, None, None),
-        ("step[IDLE bs=0]", "idle", 0, 0, None, 0),
-    ],
-)  # fmt: skip
-def test_an_annotation_gives_phase_and_sizes(
-    rows: Rows, name: str, phase: str, batch: int, prompt: int | None, context: int | None, generated: int | None
-) -> None:
-    (row,) = rows("serving_iterations", [annotation(name, 0, 100), x("aten::mm", 10, 50)])
-
-    values = [row[key] for key in ("phase", "batch", "prompt_tokens", "context_tokens", "generated_tokens")]
-    assert values == [phase, batch, prompt, context, generated]
+# Annotations with their phase, batch and prompt, context and generated tokens.
+ANNOTATIONS = (
+    (VLLM, "mixed", 4, 140, None, 3),
+    (DETAILED, "mixed", 4, 140, 1060, 3),
+    ("execute_context_1(888_788544)_generation_0(0)", "prefill", 1, 888, None, 0),
+    ("execute_context_0(0)_generation_0(0)", "idle", 0, 0, None, 0),
+    ("execute_new_0_cached_7", "decode", 7, 0, None, 7),
+    ("execute_new_2_cached_7", "mixed", 9, None, None, 7),
+    ("step[DECODE bs=32]", "decode", 32, 0, None, 32),
+    ("step[EXTEND bs=2 toks=4096]", "prefill", 2, 4096, None, 0),
+    ("step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=262144 g_sk=131072]", "decode", 64, 0, 131072, 128),
+    (MIXED, "mixed", 2, 5, 20, 1),
+    ("step[MIXED bs=2]", "mixed", 2, None, None, None),
+    ("step[IDLE bs=0]", "idle", 0, 0, None, 0),
+)
+OTHERS = ("execute_context", "step[DRAFT_EXTEND bs=4]", "step[DECODE]", "execute_1_context_x")
+SIZES = ("phase", "batch", "prompt_tokens", "context_tokens", "generated_tokens")
 
 
-@pytest.mark.parametrize("name", ["execute_context", "step[DRAFT_EXTEND bs=4]", "step[DECODE]", "execute_1_context_x"])
-def test_other_annotations_are_not_iterations(rows: Rows, name: str) -> None:
-    assert rows("serving_iterations", [annotation(name, 0, 100), x("aten::mm", 10, 50)]) == []
+def test_an_annotation_gives_phase_and_sizes_and_others_are_no_iterations(rows_of_ranks: RowsOfRanks) -> None:
+    names = [*(name for name, *_ in ANNOTATIONS), *OTHERS]
+    found = rows_of_ranks("serving_iterations", *([annotation(name, 0, 100), x("aten::mm", 10, 50)] for name in names))
+
+    values = [[tuple(row[key] for key in SIZES) for row in of_rank] for of_rank in found]
+    expected = [*([sizes] for _, *sizes in ANNOTATIONS), *([] for _ in OTHERS)]
+    assert dict(zip(names, values, strict=True)) == {
+        name: [tuple(sizes) for sizes in one] for name, one in zip(names, expected, strict=True)
+    }
 
 
 def test_an_annotation_inside_another_is_the_same_iteration(rows: Rows) -> None:
@@ -63,39 +65,42 @@ def test_an_annotation_inside_another_is_the_same_iteration(rows: Rows) -> None:
     assert [row["context_tokens"] for row in rows("serving_iterations", events)] == [1060, None]
 
 
-@pytest.mark.parametrize(
-    "marked",
-    [
-        [],
-        [step(number, 100 * number, 100) for number in range(4)],
-        [x("autograd::engine::evaluate_function: MmBackward0", 100 * number + 50, 10) for number in range(4)],
-    ],
-    ids=["nothing", "the profiler's steps", "backward passes"],
-)
+# What may mark the steps of a program: nothing, the profiler's steps, or backward passes.
+MARKED = (
+    [],
+    [step(number, 100 * number, 100) for number in range(4)],
+    [x("autograd::engine::evaluate_function: MmBackward0", 100 * number + 50, 10) for number in range(4)],
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(("work_us", "served"), [(10, False), (45, True)])
 def test_a_program_that_mostly_does_other_work_is_no_server(
-    rows: Rows, marked: list[Event], work_us: int, served: bool
+    store: Callable[..., TraceStore], work_us: int, served: bool
 ) -> None:
     """Otherwise, a single short annotation would hide the steps of a training. A server may mark the profiler's steps,
     too."""
-    events = [*marked]
+    events = []
     for number in range(4):
         at = 100 * number
         events += [
             annotation("step[DECODE bs=1]", at + 1, 8), x("aten::mm", at + 1, 8), x("aten::mm", at + 55, 8),
             *launch(2 * number + 1, at + 2, 2, at + 5, work_us), *launch(2 * number + 2, at + 56, 2, at + 66, 30),
         ]  # fmt: skip
-    assert len(rows("serving_iterations", events)) == (4 if served else 0)
-    assert ("iteration" in {row["source"] for row in rows("steps", events)}) == served
+    opened = store(*([*marked, *events] for marked in MARKED))
+
+    assert [row["rank"] for row in opened.rows("serving_iterations")] == ([0] * 4 + [1] * 4 + [2] * 4) * served
+    assert {row["rank"] for row in opened.rows("steps") if row["source"] == "iteration"} == (
+        {0, 1, 2} if served else set()
+    )
 
 
-@pytest.mark.parametrize("marked", [[], [x("ProfilerStep#1", 0, 100, "user_annotation")]], ids=["alone", "in a step"])
-def test_the_start_up_of_an_engine_is_no_other_work(rows: Rows, marked: list[Event]) -> None:
+def test_the_start_up_of_an_engine_is_no_other_work(rows_of_ranks: RowsOfRanks) -> None:
     events = [
-        *marked, x("aten::mm", 0, 8), *launch(1, 1, 2, 5, 50),
+        x("aten::mm", 0, 8), *launch(1, 1, 2, 5, 50),
         annotation("step[DECODE bs=1]", 60, 8), x("aten::mm", 60, 8), *launch(2, 61, 2, 65, 20),
     ]  # fmt: skip
-    assert len(rows("serving_iterations", events)) == (not marked)
+    alone, in_a_step = rows_of_ranks("serving_iterations", events, [step(1, 0, 100), *events])
+    assert (len(alone), len(in_a_step)) == (1, 0)
 
 
 def test_an_iteration_lasts_until_the_next_one_if_requests_waited(rows: Rows) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -103,21 +104,15 @@ def test_an_ascend_npu_is_one_file(words: Path, lanes: str, group: str, shown: l
     assert reported == (shown, ())
 
 
-@pytest.mark.parametrize(
-    "name", ["Memcpy DeviceToHost", "Memcpy D2H", "Memcpy DtoH (Device -> Pageable)", "Device->Host"]
-)
-def test_a_copy_to_the_host_is_recognised_for_every_vendor(name: str, rows: Rows) -> None:
-    events = [x("aten::item", 0, 100), memcpy(name, 10, 20)]
+def test_a_copy_to_the_host_is_recognised_for_every_vendor(store: Callable[..., TraceStore]) -> None:
+    names = ["Memcpy DeviceToHost", "Memcpy D2H", "Memcpy DtoH (Device -> Pageable)", "Device->Host"]
+    opened = store(*([x("aten::item", 0, 100), memcpy(name, 10, 20)] for name in [*names, "Memcpy HostToDevice"]))
 
-    assert [row["direction"] for row in rows("copies", events)] == ["device_to_host"]
-    assert [row["kind"] for row in rows("syncs", events)] == ["scalar_read"]
-
-
-def test_a_copy_to_the_device_is_not_a_read_by_the_host(rows: Rows) -> None:
-    events = [x("aten::item", 0, 100), memcpy("Memcpy HostToDevice", 10, 20)]
-
-    assert [row["direction"] for row in rows("copies", events)] == ["host_to_device"]
-    assert rows("syncs", events) == []
+    directions = {row["rank"]: row["direction"] for row in opened.rows("copies")}
+    assert directions == {0: "device_to_host", 1: "device_to_host", 2: "device_to_host", 3: "device_to_host",
+                          4: "host_to_device"}  # fmt: skip
+    # A copy to the device is not a read by the host.
+    assert {row["rank"]: row["kind"] for row in opened.rows("syncs")} == dict.fromkeys(range(4), "scalar_read")
 
 
 @pytest.mark.parametrize(
@@ -180,25 +175,20 @@ def test_the_device_is_recognised_by_its_name(name: str, expected: str | None) -
     assert vendors.type_of_name(name) == expected
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_kernels_of_every_communication_library_are_collectives_and_others_are_not(rows: Rows) -> None:
+    communication = [
         "ncclDevKernel_AllReduce_Sum_bf16", "void (anonymous namespace)::multimem_all_reduce_kernel<int>",
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>()", "void aiter::cross_device_reduce_2stage<half, 8>",
         "void c10d::symmetric_memory::two_shot_all_reduce_kernel_inplace<float>", "mscclKernel_Sum_half_Simple_LL",
         "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<int>",
         "void quickreduce::allreduce_prototype_twoshot<half>", "hcclAllReduce", "ONECCL_kernel", "rcclGeneric",
-    ],
-)  # fmt: skip
-def test_every_communication_library_is_recognised(name: str, rows: Rows) -> None:
-    assert [row["kind"] for row in rows("device_ops", [kernel(name, 0, 10)])] == ["collective"]
+    ]  # fmt: skip
+    compute = ["reduce_kernel<512, 1>", "splitKreduce_kernel", "vectorized_gather_kernel", "reduce_segments"]
+    found = rows("device_ops", [kernel(name, 20 * at, 10) for at, name in enumerate([*communication, *compute])])
 
-
-@pytest.mark.parametrize(
-    "name", ["reduce_kernel<512, 1>", "splitKreduce_kernel", "vectorized_gather_kernel", "reduce_segments"]
-)
-def test_compute_kernels_are_not_communication(name: str, rows: Rows) -> None:
-    assert [row["kind"] for row in rows("device_ops", [kernel(name, 0, 10)])] == ["kernel"]
+    assert {row["name"]: row["kind"] for row in found} == {
+        **dict.fromkeys(communication, "collective"), **dict.fromkeys(compute, "kernel"),
+    }  # fmt: skip
 
 
 def test_a_waiting_kernel_is_not_work(rows: Rows) -> None:
