@@ -75,7 +75,9 @@ STATED: dict[str, tuple[str, object, list[tuple[object, ...]]]] = {
         [("Net > Embedding", 9, 4, None, 64, 20, 8, 4), ("Net", None, 80, 1, 640, 200, 0, None)],
     ),
     "ignored_targets": ("ignored_targets", [IGNORED, IGNORED], [("Net > CrossEntropyLoss", 9, 64, 20)]),
-    "trials": ("trials", [TRIAL], [("Net", 2, True, 90, 50, None, None, None, None, "channels_last", "E: x", "a.py:7")]),
+    "trials": (
+        "trials", [TRIAL], [("Net", 2, True, 90, 50, None, None, None, None, "channels_last", "E: x", "a.py:7")],
+    ),
     "loader_calls": (
         "loader_calls", [CALL, CALL, LIBRARY],
         [("a.py", 7, "load", "sort (b.py)", 30, 40), (None, None, None, "stack (c.py)", 10, 40)],
