@@ -133,7 +133,6 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     busy = f"threads and {children}" if working > _WORKED else "threads"
     crowded = f"The run has more busy {busy} than cores"
     cause = crowded if _by_itself(found) else "The machine was overloaded"
-    gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
     line, at = found.evidence.get("workers_line"), found.evidence.get("workers_line_ratio")
     spent = f", and spent {format_ratio(at)} of their CPU time at {line}" if line and at else ""
     workers = (
@@ -144,7 +143,7 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
         workers += f" Threads that run no steps took {format_ratio(threads)} of the CPU time of the process."
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
-        f"({format_ns(waited)} of {format_ns(recorded)}), which made steps longer{gains}.{workers}"
+        f"({format_ns(waited)} of {format_ns(recorded)}), which made steps longer.{workers}"
     )
 
 

@@ -27,7 +27,7 @@ steps AS (
 ),
 models AS (
     SELECT t.rank, arg_max(t.path, (t.calls::HUGEINT * t.base_ns, t.path)) AS model,
-           arg_max(coalesce(t.backward, k.kind IS DISTINCT FROM 'inference'), (t.calls::HUGEINT * t.base_ns, t.path, t.backward)) AS backward, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
+           arg_max(coalesce(t.backward, t.bf16_weights_ns IS NULL AND k.kind IS DISTINCT FROM 'inference'), (t.calls::HUGEINT * t.base_ns, t.path, t.backward)) AS backward, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
            greatest(sum(t.calls::HUGEINT * t.base_ns), max(s.ns)) AS step_ns
     FROM trials AS t JOIN steps AS s USING (rank) LEFT JOIN run_kinds AS k USING (rank) GROUP BY t.rank
 ),
