@@ -30,7 +30,8 @@ class Bucket:
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
     """Statistics since the previous statistics line in the log. ``time_ns`` is relative to 1970 (in 1972 if the line
-    states no year), or to midnight of the log's first day if the line states no date.
+    states no year), or to midnight of the log's first day if the line states no date. ``since_ns`` is the time since
+    the previous line of the engine.
 
     Rates are in tokens per second, and ratios are between 0 and 1. ``running`` and ``waiting`` are numbers of requests
     at the end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of
@@ -49,6 +50,7 @@ class ServingInterval:
     drafted: int | None = None
     accepted: int | None = None
     acceptance_length: float | None = None
+    since_ns: int | None = None
     rank: int | None = None
     line: int | None = None
 

@@ -195,6 +195,7 @@ def test_times_grow_past_midnight() -> None:
     lines = [f"INFO {at} [l.py:1] Avg prompt throughput: 1.0 tokens/s" for at in ("11-23 23:59:55", "11-24 00:00:05")]
     first, second = _read(*lines).intervals
     assert (second.time_ns or 0) - (first.time_ns or 0) == 10 * S
+    assert (first.since_ns, second.since_ns) == (None, 10 * S)
 
 
 @pytest.mark.parametrize(

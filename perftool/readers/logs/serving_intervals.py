@@ -12,7 +12,7 @@ from perftool.model.records import LogReading
 from perftool.model.serving import LoggedIteration, ServingInterval
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import Beginning, LogLine, is_wrapped, own_words
-from perftool.readers.text.log_time import DAY_NS
+from perftool.readers.text.log_time import DAY_NS, elapsed
 from perftool.readers.text.printed_number import printed_number
 
 _VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch", "SpecDecoding metrics: "
@@ -97,6 +97,8 @@ class IntervalScanner:
         self._intervals: list[ServingInterval] = []
         self._iterations: list[LoggedIteration] = []
         self._day_ns, self._last_ns = 0, 0
+        # The times of the last lines, by engine.
+        self._times: dict[str, int] = {}
         self._drafted, self._emitted = 0, 0
         self._unknown: int | None = None
 
@@ -162,10 +164,14 @@ class IntervalScanner:
             return
         if not self._tally.has_room(len(self._intervals), "intervals", line.number, most=_MOST_INTERVALS):
             return
-        time_ns = self._time(line.prefix.time_ns)
+        engine, time_ns = _engine(line.text), self._time(line.prefix.time_ns)
+        last_ns = self._times.get(engine)
+        since_ns = None if last_ns is None or time_ns is None else elapsed(last_ns, time_ns)
         self._intervals.append(
-            ServingInterval(_engine(line.text), time_ns, **numbers, rank=line.rank, line=line.number)
+            ServingInterval(engine, time_ns, **numbers, since_ns=since_ns, rank=line.rank, line=line.number)
         )
+        if time_ns is not None:
+            self._times[engine] = time_ns
 
     def _add_drafts(self, drafts: dict[str, Any]) -> None:
         if self._intervals:

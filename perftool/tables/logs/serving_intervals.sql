@@ -4,6 +4,7 @@
 -- maker: given
 -- column engine: VARCHAR, name of the engine in the line, or empty
 -- column time: BIGINT, ns since 1970 (in 1972 if the line states no year), or since midnight of the log's first day if the line states no date
+-- column since: BIGINT, ns since the previous line of the engine, negative if the two are out of order
 -- column prompt_tokens_per_s: DOUBLE, prompt tokens processed per second
 -- column generation_tokens_per_s: DOUBLE, tokens generated per second
 -- column running: BIGINT, number of requests in the batch at the end of the interval
