@@ -402,6 +402,19 @@ def test_a_note_names_an_archive_whose_host_calls_are_not_read(run: Run) -> None
     assert "rank1.hltv: its host calls (rank 1) are not read" in run.err
 
 
+def test_a_gate_passes_no_load_from_before_a_restart(run: Run) -> None:
+    load = (
+        "INFO 11-23 14:13:13 [l.py:1] Engine 000: Avg prompt throughput: 8.0 tokens/s, Avg generation throughput: 9.0 "
+        "tokens/s, Running: 3 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.5%\n"
+    )
+    Path("server.log").write_text(f"{load}INFO 11-23 14:13:14 [u.py:1] non-default args: {{}}\n{load}")
+    assert run("lint", "server.log", "--select", "SRV209") == 2
+    assert run.err == (
+        "habana_perf_tool: server.log: the server starts again in line 2, and its load before that is not used; a gate "
+        "does not skip results by itself, so check it in a separate call, or exclude it with --exclude\n"
+    )
+
+
 def test_a_gate_passes_no_result_that_it_does_not_use(run: Run) -> None:
     """The newest result has fewer requests, because some failed."""
     for day, requests in ((1, 1000), (2, 990)):

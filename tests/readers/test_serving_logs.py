@@ -5,6 +5,7 @@ source code of the servers.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 
@@ -278,7 +279,26 @@ def test_only_the_last_start_of_a_server_counts() -> None:
     )
     assert (twice.events, twice.buckets, twice.iterations) == ((), (), ())
     assert ([one.running for one in twice.intervals], [one.value for one in twice.config]) == ([2], ["8"])
-    assert [(one.kind, one.count) for one in twice.issues] == [("older start", 1)]
+    assert [(one.kind, one.count) for one in twice.issues] == [("not used", 1)]
+
+
+_START = "(APIServer pid=7) INFO 11-23 14:08:20 [u.py:286] non-default args: {'max_num_seqs': 64}"
+_ENGINE = "(EngineCore_DP1 pid=9) INFO 11-23 14:08:30 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config"
+
+
+@pytest.mark.parametrize(
+    ("lines", "running", "kinds"),
+    [
+        ((_START, _ENGINE, LOAD, _ENGINE, LOAD), 2, []),
+        ((_START, _ENGINE, LOAD, _START, _ENGINE, LOAD), 1, ["not used"]),
+        ((_ENGINE, LOAD, _ENGINE, LOAD), 1, ["not used"]),
+        ((_START, re.sub(r"[\d.]+ (tokens/s|reqs)", r"0 \1", LOAD), _START, LOAD), 1, ["older start"]),
+    ],
+)
+def test_an_engine_that_joins_is_no_start_of_the_server(lines: tuple[str, ...], running: int, kinds: list[str]) -> None:
+    found = _read(*lines)
+    assert len(found.intervals) == running
+    assert [issue.kind for issue in found.issues] == kinds
 
 
 def test_a_printed_result() -> None:

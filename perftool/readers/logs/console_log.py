@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perftool.model.inputs import OLDER_START, ReadingKind
+from perftool.model.inputs import OLDER_START, UNUSED, ReadingKind
 from perftool.model.records import LogReading, combine
 from perftool.readers.logs import (
     banner,
@@ -19,7 +19,7 @@ from perftool.readers.logs.fallback_log import FallbackScanner
 from perftool.readers.logs.runtime_log import runtime_scanners
 from perftool.readers.logs.serving_buckets import BucketScanner
 from perftool.readers.logs.serving_intervals import IntervalScanner
-from perftool.readers.logs.serving_patterns import PREEMPTION, SettingScanner, starts_server
+from perftool.readers.logs.serving_patterns import PREEMPTION, SettingScanner, starts_engine, starts_server
 from perftool.readers.serving import client_result
 from perftool.readers.serving.client_result import ResultScanner
 from perftool.readers.text.issue_tally import IssueTally
@@ -82,14 +82,19 @@ class _ServerScanner:
 
     def _begin(self, line: int) -> None:
         self.started = line
+        self._is_server = False
         self._load = IntervalScanner(self._tally)
         self._scanners = (BucketScanner(self._tally), self._load, SettingScanner())
 
     def feed(self, line: LogLine) -> None:
-        if self._load.has_load and starts_server(line.text):
-            text = "the server was started several times; its settings and load are those of its last run"
-            self._tally.note(OLDER_START, text)
+        is_server = starts_server(line.text)
+        # An engine that starts while its server runs joins the other engines.
+        is_start = is_server or (not self._is_server and starts_engine(line.text))
+        if is_start and self._load.has_load:
+            text = f"the server starts again in line {line.number}, and its load before that is not used"
+            self._tally.note(UNUSED if self._load.has_served else OLDER_START, text)
             self._begin(line.number)
+        self._is_server |= is_server
         for scanner in self._scanners:
             scanner.feed(line)
 

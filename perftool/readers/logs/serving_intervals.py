@@ -107,6 +107,13 @@ class IntervalScanner:
         """Whether the log contains statistics so far."""
         return bool(self._intervals or self._iterations)
 
+    @property
+    def has_served(self) -> bool:
+        """Whether the server had requests so far. Some versions also print statistics while they have none."""
+        return bool(self._iterations) or any(
+            one.running or one.prompt_tokens_per_s or one.generation_tokens_per_s for one in self._intervals
+        )
+
     def feed(self, line: LogLine) -> None:
         """Keep the statistics or the iteration in ``line``. Counts of draft tokens are added to the previous
         statistics."""
