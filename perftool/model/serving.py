@@ -31,7 +31,8 @@ class Bucket:
 class ServingInterval:
     """Statistics since the previous statistics line in the log. ``time_ns`` is relative to 1970 (in 1972 if the line
     states no year), or to midnight of the log's first day if the line states no date. ``since_ns`` is the time since
-    the previous line of the engine.
+    the previous line of the engine. ``process`` are the labels of the process that wrote the line: engines of two
+    servers may have the same name.
 
     Rates are in tokens per second, and ratios are between 0 and 1. ``running`` and ``waiting`` are numbers of requests
     at the end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of
@@ -51,6 +52,7 @@ class ServingInterval:
     accepted: int | None = None
     acceptance_length: float | None = None
     since_ns: int | None = None
+    process: str = ""
     rank: int | None = None
     line: int | None = None
 

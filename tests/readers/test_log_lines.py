@@ -66,6 +66,24 @@ def test_prefix(line: str, prefix: Prefix, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("label", "process"),
+    [
+        ("(APIServer pid=7) INFO 11-23 20:57:12 [l.py:1] ", "pid=7"),
+        ("vllm-1  | (APIServer pid=7) INFO 11-23 20:57:12 [l.py:1] ", "vllm-1 pid=7"),
+        ("[pod/vllm-0/server] INFO 11-23 20:57:12 [l.py:1] ", "pod/vllm-0/server"),
+        ("Nov 23 20:57:12 host vllm[123]: INFO 11-23 20:57:12 [l.py:1] ", "[123]"),
+        ("2026-11-23T20:57:12.1Z INFO 11-23 20:57:12 [l.py:1] ", ""),
+        ("[2026-11-23 20:57:12 DP1 TP0] ", "DP1"),
+        ("[2026-11-23 20:57:12 TP0] ", ""),
+        ("vllm-1  | [2026-11-23 20:57:12 DP1 TP0] ", "vllm-1 DP1"),
+    ],
+)
+def test_the_process_of_a_server(label: str, process: str) -> None:
+    assert split_prefix(f"{label}text of pid=8")[0].process == process
+    assert split_prefix(f"{label}\x1b[1mtext\x1b[0m of pid=8")[0].process == process
+
+
+@pytest.mark.parametrize(
     ("text", "time_ns"),
     [
         ("2024-10-18T20:57:12.104233", DAY + AT),

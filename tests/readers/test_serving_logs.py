@@ -49,7 +49,9 @@ def test_statistics_of_the_v1_engine() -> None:
         "Waiting: 3 reqs, CPU KV cache usage: 12.5%, Prefix cache hit rate: 50.0%, External prefix cache hit rate: 3.0%"
     )
     assert found.time_ns == DAY + 51193 * S
-    assert found == ServingInterval("Engine 000", found.time_ns, 1011.5, 153.1, 16, 3, 0.125, 0.5, line=1)
+    assert found == ServingInterval(
+        "Engine 000", found.time_ns, 1011.5, 153.1, 16, 3, 0.125, 0.5, process="pid=13181", line=1
+    )
 
 
 def test_statistics_of_the_v0_engine() -> None:
@@ -132,12 +134,29 @@ def test_other_values_may_follow(end: str) -> None:
 
 def test_drafts_belong_to_the_interval_before() -> None:
     (found,) = _read(
-        f"{V1}Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 2.0 tokens/s, Running: 1 reqs",
+        LOAD.partition(") ")[2],
         "INFO 11-23 14:13:13 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.25, Accepted throughput: "
         "1.00 tokens/s, Drafted throughput: 4.00 tokens/s, Accepted: 10 tokens, Drafted: 40 tokens, Per-position "
         "acceptance rate: 0.200, 0.050, Avg Draft acceptance rate: 25.0%",
     ).intervals
     assert (found.accepted, found.drafted, found.acceptance_length) == (10, 40, 1.25)
+
+
+def test_servers_in_one_log_have_their_own_lines() -> None:
+    def lines(label: str, second: int, drafted: int) -> tuple[str, ...]:
+        return tuple(f"{label}{line}".replace("14:13:13", f"14:13:{second}").replace(": 40", f": {drafted}")
+                     for line in (LOAD.partition(") ")[2], DRAFTS))  # fmt: skip
+
+    first, second, third = lines("vllm-1  | ", 10, 40), lines("vllm-2  | ", 15, 400), lines("vllm-1  | ", 20, 30)
+    found = _read(first[0], second[0], first[1], second[1], *third).intervals
+    assert [(one.process, one.since_ns, one.drafted) for one in found] == [
+        ("vllm-1", None, 40), ("vllm-2", None, 400), ("vllm-1", 10 * S, 30),
+    ]  # fmt: skip
+
+
+def test_drafts_of_unknown_statistics_have_their_own_row() -> None:
+    found = _read(DRAFTS, LOAD, LOAD, DRAFTS.replace("INFO", V1.partition("INFO")[0] + "INFO"), DRAFTS).intervals
+    assert [(one.running, one.drafted) for one in found] == [(None, 40), (3, None), (3, 40), (None, 40)]
 
 
 def test_drafts_of_the_v0_engine_count_from_its_start() -> None:
