@@ -112,11 +112,11 @@ class MetricsPage:
 
     def may_precede(self, later: MetricsPage) -> bool:
         """Whether ``later`` may be a later page from the same server, with no engine restarted in between. Counters
-        only grow. Some of them may appear only with the first request."""
+        only grow, and none disappears. Some of them may appear only with the first request."""
         return (
             bool(self.starts) == bool(later.starts)
             and self.starts <= later.starts
             and self.labels <= later.labels
-            and all(value <= later.totals.get(name, value) for name, value in self.totals.items())
-            and all(value <= later.counters.get(key, value) for key, value in self.counters.items())
+            and all(value <= later.totals.get(name, -1) for name, value in self.totals.items())
+            and all(value <= later.counters.get(key, -1) for key, value in self.counters.items())
         )

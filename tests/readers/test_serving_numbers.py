@@ -441,6 +441,18 @@ def test_a_page_between_the_first_and_the_last_may_be_the_one_that_counts() -> N
     assert unused(files) == [[], [], [clause], [], []]
 
 
+def test_a_counter_does_not_disappear_from_a_later_page() -> None:
+    many, few, none = {"output_tokens": 9.0, "preemptions": 0.0}, {"output_tokens": 30.0}, dict[str, float]()
+
+    def clauses(*pages: dict[str, float]) -> list[list[str]]:
+        readings = [LogReading(pages=(MetricsPage(_starts(1.0), totals),)) for totals in pages]
+        return unused([Served(f"{at}.txt", reading, None) for at, reading in enumerate(readings)])
+
+    assert clauses(many, few) == [["a metrics page is not used, because that in 1.txt lacks one of its counters"], []]
+    # A counter may appear with the first request.
+    assert clauses(none, many) == [[], []]
+
+
 def test_pages_of_one_server_are_subtracted() -> None:
     before = MetricsPage(_starts(1.0), {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1})
     after = MetricsPage(_starts(1.0), {"output_tokens": 30, "ttft_ms": 300, "ttft_ms count": 3})

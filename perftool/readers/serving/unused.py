@@ -96,10 +96,13 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
     )
     other = "of another server, or from before or after a restart,"
     clause = f"a metrics page {other} is not used, because that in {of_last.path} is used"
+    lacking = f"a metrics page is not used, because that in {of_last.path} lacks one of its counters"
     between = f"a metrics page is not used, because it was saved between those in {of_first.path} and {of_last.path}"
     for file in files:
         pages = file.reading.pages
-        if any(_is_of_another(page, file, last, of_last) for page in pages):
+        if any(page.totals.keys() - last.totals.keys() for page in pages):
+            yield [lacking]
+        elif any(_is_of_another(page, file, last, of_last) for page in pages):
             yield [clause]
         else:
             # Copies of a used page add nothing.
