@@ -335,6 +335,19 @@ def test_a_printed_result() -> None:
     assert result.requests == 48
 
 
+def test_a_json_result_in_a_log() -> None:
+    result = {"completed": 48, "num_prompts": 50, "mean_ttft_ms": 310.09}
+    found = _read(LOAD, json.dumps(result), LOAD)
+    (only,) = found.results
+    assert {one.name: one.value for one in only.numbers} == {"requests": 48, "failed_requests": 2, "ttft_ms": 310.09}
+    assert (only.exact, found.issues, len(found.intervals)) == (True, (), 2)
+    pretty = json.dumps(result, indent=1)
+    for text in (pretty, f"client: {json.dumps(result)}", json.dumps(result)[:-1], json.dumps({"result": result})):
+        found = _read(LOAD, text)
+        assert (found.results, [issue.kind for issue in found.issues]) == ((), ["stray value"])
+    assert _read(LOAD, json.dumps({"step": 1, "mean_ttft_ms": 2})).issues == ()
+
+
 _QUOTED = (
     "Engine 9: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9000.0 tokens/s, Running: 1 reqs",
     "Decode batch. #running-req: 4, #token: 580, gen throughput (token/s): 95.50, #queue-req: 7",
