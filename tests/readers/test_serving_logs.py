@@ -112,6 +112,7 @@ _TOTALS = (
         (SGLANG, "95.50", "95,50"), (SGLANG, "95.50", "nan"), (SGLANG, "#queue-req: 7", "#queue-req: 7.5"),
         (SGLANG, "#running-req: 4", "#running-req: None"), (SGLANG, "0.06", "-"), (SGLANG, ", #queue-req: 7, ", ""),
         (DRAFTS, "10 tokens", "ten tokens"), (DRAFTS, "Drafted: 40 tokens, ", ""), (DRAFTS, "1.25", "nan"),
+        (DRAFTS, "Accepted: 10", "Accepted: 41"),
         (_TOTALS, "draft tokens: 9", "draft tokens: nan"), (_TOTALS, "speculative tokens: 3", "speculative tokens: 0"),
         *((_ITERATION, "3.41", value) for value in ("5000,00", "5e3", "nan", "")),
         (_ITERATION, "47 context tokens", "47.5 context tokens"), (_ITERATION, ", CPU KV", f"{_ITERATION}, CPU KV"),

@@ -183,6 +183,13 @@ def test_a_sum_over_engines_of_which_one_is_missing_is_unknown(lost: str, tmp_pa
     assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == ({}, issues)
 
 
+def test_a_page_that_accepts_more_tokens_than_it_drafts_is_damaged() -> None:
+    drafts = "vllm:spec_decode_num_draft_tokens_total 9.0\nvllm:spec_decode_num_accepted_tokens_total "
+    for accepted, totals, kinds in ((9, {"drafted_tokens": 9, "accepted_tokens": 9}, []), (10, {}, ["bad value"])):
+        found = metrics_page.read(f"{drafts}{accepted}.0\n".encode())
+        assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == (totals, kinds)
+
+
 def test_a_value_that_a_page_has_twice_is_unknown() -> None:
     page = 'vllm:num_preemptions_total{engine="0"} 7\nvllm:num_preemptions_total{engine="1"} 1\n'
     assert metrics_page.read(page.encode()).pages[0].totals == {"preemptions": 8}

@@ -3,6 +3,7 @@ iterations (vLLM with --enable-logging-iteration-details)."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from itertools import islice
@@ -188,6 +189,9 @@ class IntervalScanner:
     def _add_drafts(self, line: LogLine, drafts: dict[str, Any]) -> None:
         """Add ``drafts`` to the last statistics of the process. If these have drafts already, or if there are none,
         it is unknown to which statistics the drafts belong."""
+        if drafts.get("accepted", 0) > drafts.get("drafted", math.inf):
+            self._tally.note("bad statistics", "more tokens were accepted than drafted", line.number)
+            return
         at = self._last.get(line.prefix.process)
         if at is not None and self._intervals[at].drafted is None:
             self._intervals[at] = replace(self._intervals[at], **drafts)
