@@ -280,6 +280,11 @@ def test_events_and_settings() -> None:
     }  # fmt: skip
 
 
+def test_of_several_equal_lines_the_largest_number_counts() -> None:
+    lines = [f"{V0}Warmup finished in {seconds} secs, allocated 1 GiB of device memory" for seconds in (20, 900, 30)]
+    assert [(one.kind, one.value, one.count) for one in _read(*lines).events] == [("warmup", 900, 3)]
+
+
 def test_only_the_last_start_of_a_server_counts() -> None:
     start = "(APIServer pid=7) INFO 11-23 14:08:20 [u.py:286] non-default args: {'max_num_seqs': 64}"
     engine = (
@@ -298,6 +303,8 @@ def test_only_the_last_start_of_a_server_counts() -> None:
         start, preempted, bucket, iteration, f"{load}1 reqs", start.replace("64", "8"), engine, f"{load}2 reqs"
     )
     assert (twice.events, twice.buckets, twice.iterations) == ((), (), ())
+    again = _read(*[preempted.replace("=1", "=51")] * 51, f"{load}1 reqs", start, preempted, f"{load}1 reqs")
+    assert [(one.value, one.count) for one in again.events] == [(1, 1)]
     assert ([one.running for one in twice.intervals], [one.value for one in twice.config]) == ([2], ["8"])
     assert [(one.kind, one.count) for one in twice.issues] == [("not used", 1)]
 
