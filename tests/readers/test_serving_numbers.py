@@ -392,6 +392,14 @@ def test_a_result_that_is_not_used_may_be_the_one_that_counts(results: list[Clie
     assert unused(files) == [[clause] if doubt else [], []]
 
 
+def test_a_copy_has_the_same_times() -> None:
+    """Two runs of the same benchmark have the same numbers of requests and tokens."""
+    counts = (ServingNumber("requests", "total", 48), ServingNumber("prompt_tokens", "total", 480))
+    slow, fast = (ClientResult((*counts, ServingNumber(name, "mean", 9))) for name in ("itl_ms", "ttft_ms"))
+    files = [Served(f"{name}.json", LogReading(results=(one,)), None) for name, one in (("slow", slow), ("fast", fast))]
+    assert sorted(map(len, unused(files))) == [0, 1]
+
+
 def test_a_damaged_result_is_no_copy() -> None:
     printed, damage = (_result(48, 1.25, exact=False),), (ImportIssue("cut result", 1, "no end"),)
     whole = Served("b.json", LogReading(results=(_result(48, 1.25),)), None)

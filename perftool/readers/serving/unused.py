@@ -78,11 +78,14 @@ def _requests(result: ClientResult) -> str:
 
 
 def _is_copy(one: ClientResult, chosen: ClientResult) -> bool:
-    """Whether two results come from the same run. One of them may be printed, with rounded numbers."""
+    """Whether two results come from the same run. One of them may be printed, with rounded numbers. Two runs may have
+    the same numbers of requests and tokens, but not the same times."""
     first, second = ({(each.name, each.statistic): each.value for each in result.numbers} for result in (one, chosen))
     shared = first.keys() & second.keys()
     tolerance = 0 if one.exact and chosen.exact else _ROUNDED
-    return len(shared) > 1 and all(abs(first[key] - second[key]) <= tolerance for key in shared)
+    # Counts are totals; means, percentiles, rates and the duration are measured.
+    is_measured = any(statistic != "total" for _, statistic in shared)
+    return len(shared) > 1 and is_measured and all(abs(first[key] - second[key]) <= tolerance for key in shared)
 
 
 def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
