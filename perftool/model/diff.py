@@ -54,6 +54,7 @@ class RunSide:
     ``with_warm_up_ns``: like ``recorded_per_step_ns``, but counts the warm-up steps after the start-up.
     ``device_ranks``: the ranks with work on an accelerator; None if unknown.
     ``lost_kernels``: by rank, if known, the share of kernel launches that have no device work in a median step.
+    ``iteration_ns``: the mean time of a server's iteration, by phase.
     """
 
     name: str
@@ -77,6 +78,7 @@ class RunSide:
     with_warm_up_ns: float | None = None
     device_ranks: tuple[int, ...] | None = None
     lost_kernels: Mapping[int, float] = field(default_factory=dict)
+    iteration_ns: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def step_word(self) -> str:

@@ -20,10 +20,10 @@ ReadingKind = Literal[
 InputKind = Literal["trace", ReadingKind]
 # The kind of issue for parts of a file that only other programs can read.
 UNREAD = "not read"
-# The kind of issue for benchmark results or metrics pages that are not used because other results or pages are used
-# instead.
+# The kind of issue for benchmark results, metrics pages and the load of servers that are not used because others are
+# used instead.
 UNUSED = "not used"
-# The kind of issue for the log of a server that was started several times. Only the last start is used.
+# The kind of issue for the log of a server that had no request before its last start. Only the last start is used.
 OLDER_START = "older start"
 # Issues that lose no events: repairs, notes, and events truncated at the start or end of the recording. ``diff`` and
 # ``trend`` do not judge a run with any other issue.

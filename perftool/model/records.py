@@ -123,8 +123,8 @@ class MetricSnapshot:
 class LogEvent:
     """Log lines with the same kind, subject (``name``) and rank.
 
-    ``count`` is the number of these lines. ``value`` and ``limit``, in ``unit``, come from the last line. ``line`` and
-    ``time_ns`` belong to the first line, and ``last_line`` belongs to the last.
+    ``count`` is the number of these lines. ``value``, in ``unit``, is the largest, and ``limit`` comes from the same
+    line. ``line`` and ``time_ns`` belong to the first line, and ``last_line`` belongs to the last.
     """
 
     kind: str

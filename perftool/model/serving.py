@@ -30,7 +30,9 @@ class Bucket:
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
     """Statistics since the previous statistics line in the log. ``time_ns`` is relative to 1970 (in 1972 if the line
-    states no year), or to midnight of the log's first day if the line states no date.
+    states no year), or to midnight of the log's first day if the line states no date. ``since_ns`` is the time since
+    the previous line of the engine. ``process`` are the labels of the process that wrote the line: engines of two
+    servers may have the same name.
 
     Rates are in tokens per second, and ratios are between 0 and 1. ``running`` and ``waiting`` are numbers of requests
     at the end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of
@@ -49,6 +51,8 @@ class ServingInterval:
     drafted: int | None = None
     accepted: int | None = None
     acceptance_length: float | None = None
+    since_ns: int | None = None
+    process: str = ""
     rank: int | None = None
     line: int | None = None
 
@@ -108,11 +112,11 @@ class MetricsPage:
 
     def may_precede(self, later: MetricsPage) -> bool:
         """Whether ``later`` may be a later page from the same server, with no engine restarted in between. Counters
-        only grow. Some of them may appear only with the first request."""
+        only grow, and none disappears. Some of them may appear only with the first request."""
         return (
             bool(self.starts) == bool(later.starts)
             and self.starts <= later.starts
             and self.labels <= later.labels
-            and all(value <= later.totals.get(name, value) for name, value in self.totals.items())
-            and all(value <= later.counters.get(key, value) for key, value in self.counters.items())
+            and all(value <= later.totals.get(name, -1) for name, value in self.totals.items())
+            and all(value <= later.counters.get(key, -1) for key, value in self.counters.items())
         )

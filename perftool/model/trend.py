@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from perftool.model.metrics import MetricKind
@@ -39,6 +39,7 @@ class RunLine:
     ``with_warm_up_ms``: like ``recorded_per_step_ms``, but counts the warm-up steps after the start-up.
     ``lost_kernels_ratio``: the share of kernel launches that have no device work in the median step, from the rank
     where it is largest; None if unknown.
+    ``iteration_ms``: the mean time of a server's iteration, by phase.
     """
 
     time: str
@@ -58,6 +59,7 @@ class RunLine:
     lost_kernels_ratio: float | None = None
     warm_up_steps: int | None = None
     with_warm_up_ms: float | None = None
+    iteration_ms: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def at(self) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from perftool import __version__
+from perftool.engine.compare.run_side import mean_iterations
 from perftool.engine.report.complete_steps import recorded_per_step, warm_up_steps
 from perftool.model.report import RankSummary, Report
 from perftool.model.trend import LINE_VERSION, TIME_FORMAT
@@ -31,7 +32,7 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
         "steps_from": report.run.steps_from or "", "step_unit": report.run.step_unit or "",
         "recorded_per_step_ms": _recorded_per_step_ms(report), "warm_up_steps": warm_up_steps(report.steps),
         "with_warm_up_ms": _recorded_per_step_ms(report, with_warm_up=True),
-        "lost_kernels_ratio": _lost_kernels_ratio(report),
+        "lost_kernels_ratio": _lost_kernels_ratio(report), "iteration_ms": _iteration_ms(report),
     }  # fmt: skip
     if file is not None:
         head["file"] = file.to_json()
@@ -49,8 +50,7 @@ def render_unread_line(name: str, time: datetime) -> bytes:
     line = {
         **_start(name, time), "origin": "", "device": None, "world_size": None, "folder": "", "recorded": "", "lost": 1,
         "steps_from": "", "step_unit": "", "recorded_per_step_ms": None, "warm_up_steps": None, "with_warm_up_ms": None,
-        "lost_kernels_ratio": None, "rank": None,
-        "metrics": {}, "findings": [],
+        "lost_kernels_ratio": None, "iteration_ms": {}, "rank": None, "metrics": {}, "findings": [],
     }  # fmt: skip
     return dump(line)
 
@@ -75,6 +75,11 @@ def _recorded_per_step_ms(report: Report, *, with_warm_up: bool = False) -> floa
     recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}
     ns = recorded_per_step(report.steps, recorded, with_warm_up=with_warm_up)
     return None if ns is None else ns / NS_PER_MS
+
+
+def _iteration_ms(report: Report) -> dict[str, float]:
+    means = mean_iterations(report.serving.phases if report.serving else ())
+    return {phase: ns / NS_PER_MS for phase, ns in means.items()}
 
 
 def _lost_kernels_ratio(report: Report) -> float | None:

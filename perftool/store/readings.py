@@ -189,8 +189,9 @@ def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ..
             for b in part.reading.buckets
         ],
         "serving_intervals": [
-            (i.engine, i.time_ns, i.prompt_tokens_per_s, i.generation_tokens_per_s, i.running, i.waiting, i.cache_ratio,
-             i.prefix_hit_ratio, i.preemptions, i.drafted, i.accepted, i.acceptance_length, part.path, i.line)
+            (i.engine, i.time_ns, i.since_ns, i.prompt_tokens_per_s, i.generation_tokens_per_s, i.running, i.waiting,
+             i.cache_ratio, i.prefix_hit_ratio, i.preemptions, i.drafted, i.accepted, i.acceptance_length, i.process,
+             part.path, i.line)
             for part in readings
             for i in part.reading.intervals
         ],

@@ -466,6 +466,28 @@ def test_all_work_counts_as_part_of_the_recording(run: Run) -> None:
     assert {one["dur_ns"] for one in report["steps"]} == {1_000_000}
 
 
+def decodes(durs_us: Sequence[int]) -> bytes:
+    events, at = list[dict[str, Any]](), 0
+    for dur in durs_us:
+        events += [x("execute_context_0(0)_generation_4(4)", at, dur, "user_annotation"), x("aten::mm", at, dur - 1)]
+        at += dur
+    return document(events)
+
+
+def test_the_gate_does_not_judge_a_server_whose_median_iteration_hides_slow_ones(run: Run) -> None:
+    usual, slow = [1000] * 11, [50_000] * 9
+    for name, durs in (("base", usual * 2), ("new", usual + slow), ("few", usual)):
+        Path(f"{name}.json").write_bytes(decodes(durs))
+        saved = ("--select", "GAP101", "--output-format", "json", "-o", f"{name}-report.json")
+        assert run("analyze", f"{name}.json", *saved, "--summary-jsonl", "n.jsonl") == 0
+    for ending in (".json", "-report.json"):
+        assert run(*DIFF, f"base{ending}", f"new{ending}", "--fail-if", "slower:5%") == 2
+        assert "a decode iteration takes 23.1 ms on average (base: 1.00 ms), but the median iteration" in run.err
+        assert run(*DIFF, f"base{ending}", f"few{ending}", "--fail-if", "slower:5%") == 0
+    lines = map(json.loads, Path("n.jsonl").read_text().splitlines())
+    assert [line["iteration_ms"] for line in lines] == [{"decode": 1.0}, {"decode": 23.05}, {"decode": 1.0}]
+
+
 def compiling(count: int, warm_up: int, slow_us: int = 200_000) -> bytes:
     """Return a run of ``count`` steps of 20 ms. Its first ``warm_up`` steps compile, and take ``slow_us``."""
     events, at = [], 0

@@ -50,6 +50,14 @@ def test_without_a_client_the_page_and_the_log_give_the_numbers() -> None:
     assert report.summary["output_tokens_per_s"].value == pytest.approx(308, rel=0.15)
 
 
+def test_the_rates_of_two_servers_in_one_log_add_up(tmp_path: Path) -> None:
+    line = "INFO 11-23 15:00:00 [l.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: "
+    load = "tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 5.0%\n"
+    log = tmp_path / "server.log"
+    log.write_text("".join(f"vllm-{n}  | {line}{rate} {load}" for n, rate in ((1, 10.0), (2, 30.0), (1, 20.0))))
+    assert analyze([str(log)], []).summary["output_tokens_per_s"].value == 45
+
+
 def test_the_answer_names_what_the_client_measured(slow: Report) -> None:
     (line,) = server_lines(slow)
     assert line.startswith(

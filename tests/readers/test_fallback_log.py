@@ -125,6 +125,34 @@ def test_table_ends_before_unrelated_text() -> None:
     assert issues(text) == {"row without table": 1}
 
 
+@pytest.mark.parametrize(
+    "row",
+    ["12OO\taten::nonzero", "  I2 aten::nonzero", "12 aten:nonzero", "12 aten:_nonzero", "12 aten;:nonzero",
+     "12?aten::nonzero", "l aten::nonzero"],
+)  # fmt: skip
+def test_a_damaged_row_is_reported(row: str) -> None:
+    text = f"{HEADER}\n48\taten::digamma\n{row}\n"
+    assert counts(text) == [(None, "aten::digamma", 48)]
+    assert issues(text) == {"bad row": 1}
+    assert issues(f"{row}\n") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["terminate called after throwing an instance of 'c10::Error'", "  what():  std::bad_alloc", "5 of 7 aten::ops",
+     "2026-11-23 14:08:20 done", "step 5: 20:57:12", "1/10 [00:01<00:09]"],
+)  # fmt: skip
+def test_other_text_in_a_table_is_no_damaged_row(text: str) -> None:
+    assert issues(f"{HEADER}\n48\taten::digamma\n{text}\n") == {}
+
+
+@pytest.mark.parametrize("header", [HEADER, "Frequency of op and op name that were executed on CPU:"])
+def test_a_damaged_header_is_reported(header: str) -> None:
+    for at in range(header.find("CPU F") if header == HEADER else 0, len(header)):
+        text = f"{header[:at]}?{header[at + 1 :]}\n48\taten::nonzero\n"
+        assert (counts(text), issues(text)) == ([], {"row without table": 1})
+
+
 def test_rows_without_any_table_are_ignored() -> None:
     assert read_fallbacks(b"5\tmy::table\n").fallbacks == ()
     assert read_fallbacks(b"5\tmy::table\n").issues == ()

@@ -10,7 +10,7 @@ from perftool.readers.logs.fallback_log import FallbackScanner
 from perftool.readers.logs.runtime_log import runtime_scanners
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine, Prefix, split_prefix
-from perftool.readers.text.log_time import parse_time, time_of_day
+from perftool.readers.text.log_time import elapsed, parse_time, time_of_day
 
 AT = 75_432_104_233_000  # 20:57:12.104233
 DAY = 1_729_209_600 * 10**9  # 2024-10-18
@@ -66,6 +66,24 @@ def test_prefix(line: str, prefix: Prefix, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("label", "process"),
+    [
+        ("(APIServer pid=7) INFO 11-23 20:57:12 [l.py:1] ", "pid=7"),
+        ("vllm-1  | (APIServer pid=7) INFO 11-23 20:57:12 [l.py:1] ", "vllm-1 pid=7"),
+        ("[pod/vllm-0/server] INFO 11-23 20:57:12 [l.py:1] ", "pod/vllm-0/server"),
+        ("Nov 23 20:57:12 host vllm[123]: INFO 11-23 20:57:12 [l.py:1] ", "[123]"),
+        ("2026-11-23T20:57:12.1Z INFO 11-23 20:57:12 [l.py:1] ", ""),
+        ("[2026-11-23 20:57:12 DP1 TP0] ", "DP1"),
+        ("[2026-11-23 20:57:12 TP0] ", ""),
+        ("vllm-1  | [2026-11-23 20:57:12 DP1 TP0] ", "vllm-1 DP1"),
+    ],
+)
+def test_the_process_of_a_server(label: str, process: str) -> None:
+    assert split_prefix(f"{label}text of pid=8")[0].process == process
+    assert split_prefix(f"{label}\x1b[1mtext\x1b[0m of pid=8")[0].process == process
+
+
+@pytest.mark.parametrize(
     ("text", "time_ns"),
     [
         ("2024-10-18T20:57:12.104233", DAY + AT),
@@ -79,6 +97,27 @@ def test_prefix(line: str, prefix: Prefix, text: str) -> None:
 )
 def test_time(text: str, time_ns: int | None) -> None:
     assert parse_time(text) == time_ns
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "seconds"),
+    [
+        ("02-28 23:59:55", "03-01 00:00:05", 10),
+        ("02-28 23:59:55", "02-29 00:00:05", 10),
+        ("02-29 23:59:55", "03-01 00:00:05", 10),
+        ("12-31 23:59:55", "01-01 00:00:05", 10),
+        ("01-01 00:00:05", "12-31 23:59:55", -10),
+        ("12-31 00:00:00", "03-01 00:00:00", 60 * 86_400),
+        ("2027-12-31 23:59:55", "2028-01-01 00:00:05", 10),
+        ("2028-02-28 23:59:55", "2028-03-01 00:00:05", 86_410),
+        ("23:59:55", "00:00:05", -86_390),
+    ],
+)
+def test_lines_without_a_year_are_as_close_as_possible(earlier: str, later: str, seconds: int) -> None:
+    before, after = parse_time(earlier), parse_time(later)
+    assert before is not None
+    assert after is not None
+    assert elapsed(before, after) == seconds * 10**9
 
 
 def test_time_of_day_ignores_the_date() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import gaudi_profiler
-from events import document, x
+from events import document, kernel, x
 
 from perftool.errors import InputError
 from perftool.readers.discover import find_inputs
@@ -106,6 +107,35 @@ def test_the_newest_run_is_used(tmp_path: Path, files: dict[str, int | None], ne
 
     assert sorted(Path(path).relative_to(tmp_path).as_posix() for path in found.traces) == sorted(newest)
     assert bool(found.notes) == (len(newest) < len(files))
+
+
+_FRONT, _TEST = "host_1.async_llm", "slow-0-[Strategy]DDPStrategy.test_step"
+
+
+@pytest.mark.parametrize(
+    ("kind", "event", "at", "doubt"),
+    [
+        (_FRONT, x("python", 1.7e15, 9, "python_function", pid=800), T, False),
+        (_FRONT, kernel("gemm", 1.7e15, 9), T, True),
+        (_FRONT, x("execute_context_0(0)_generation_8(8)", 1.7e15, 9, "user_annotation"), T, True),
+        (_FRONT, x("python", 1.7e15 + 1e9, 9, "python_function", pid=800), T, True),
+        (_TEST, x("aten::mm", 1.7e15 + 1e9, 9, pid=700), T + 1, False),
+        (_TEST, x("aten::mm", 1.7e15, 9, pid=800), T + 1, True),
+        (_TEST, x("aten::mm", 1.7e15, 9, pid=1), T + 1, False),
+        (_TEST, x("aten::mm", 1.7e15 + 1e9, 9, pid=1), T + 1, True),
+    ],
+    ids=["front end", "device work", "iterations", "another time", "same process", "another process", "container",
+         "container, another time"],
+)  # fmt: skip
+def test_a_name_alone_does_not_leave_out_a_recording(
+    tmp_path: Path, kind: str, event: dict[str, Any], at: int, doubt: bool
+) -> None:
+    (tmp_path / handler("rank0", T)).write_bytes(document([x("aten::mm", 1.7e15, 9, pid=700)]))
+    left_out = tmp_path / handler(kind, at)
+    left_out.write_bytes(document([event]))
+    assert [one.file for one in find_inputs([str(tmp_path)]).doubts] == [str(left_out)] * doubt
+    newest = find_inputs([str(tmp_path)], run=runs.NEWEST)
+    assert len(newest.doubts) == (doubt and at > T)
 
 
 def test_a_run_with_another_number_of_ranks_is_another_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ source code of the servers.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 
@@ -48,7 +49,9 @@ def test_statistics_of_the_v1_engine() -> None:
         "Waiting: 3 reqs, CPU KV cache usage: 12.5%, Prefix cache hit rate: 50.0%, External prefix cache hit rate: 3.0%"
     )
     assert found.time_ns == DAY + 51193 * S
-    assert found == ServingInterval("Engine 000", found.time_ns, 1011.5, 153.1, 16, 3, 0.125, 0.5, line=1)
+    assert found == ServingInterval(
+        "Engine 000", found.time_ns, 1011.5, 153.1, 16, 3, 0.125, 0.5, process="pid=13181", line=1
+    )
 
 
 def test_statistics_of_the_v0_engine() -> None:
@@ -109,6 +112,7 @@ _TOTALS = (
         (SGLANG, "95.50", "95,50"), (SGLANG, "95.50", "nan"), (SGLANG, "#queue-req: 7", "#queue-req: 7.5"),
         (SGLANG, "#running-req: 4", "#running-req: None"), (SGLANG, "0.06", "-"), (SGLANG, ", #queue-req: 7, ", ""),
         (DRAFTS, "10 tokens", "ten tokens"), (DRAFTS, "Drafted: 40 tokens, ", ""), (DRAFTS, "1.25", "nan"),
+        (DRAFTS, "Accepted: 10", "Accepted: 41"),
         (_TOTALS, "draft tokens: 9", "draft tokens: nan"), (_TOTALS, "speculative tokens: 3", "speculative tokens: 0"),
         *((_ITERATION, "3.41", value) for value in ("5000,00", "5e3", "nan", "")),
         (_ITERATION, "47 context tokens", "47.5 context tokens"), (_ITERATION, ", CPU KV", f"{_ITERATION}, CPU KV"),
@@ -131,12 +135,29 @@ def test_other_values_may_follow(end: str) -> None:
 
 def test_drafts_belong_to_the_interval_before() -> None:
     (found,) = _read(
-        f"{V1}Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 2.0 tokens/s, Running: 1 reqs",
+        LOAD.partition(") ")[2],
         "INFO 11-23 14:13:13 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.25, Accepted throughput: "
         "1.00 tokens/s, Drafted throughput: 4.00 tokens/s, Accepted: 10 tokens, Drafted: 40 tokens, Per-position "
         "acceptance rate: 0.200, 0.050, Avg Draft acceptance rate: 25.0%",
     ).intervals
     assert (found.accepted, found.drafted, found.acceptance_length) == (10, 40, 1.25)
+
+
+def test_servers_in_one_log_have_their_own_lines() -> None:
+    def lines(label: str, second: int, drafted: int) -> tuple[str, ...]:
+        return tuple(f"{label}{line}".replace("14:13:13", f"14:13:{second}").replace(": 40", f": {drafted}")
+                     for line in (LOAD.partition(") ")[2], DRAFTS))  # fmt: skip
+
+    first, second, third = lines("vllm-1  | ", 10, 40), lines("vllm-2  | ", 15, 400), lines("vllm-1  | ", 20, 30)
+    found = _read(first[0], second[0], first[1], second[1], *third).intervals
+    assert [(one.process, one.since_ns, one.drafted) for one in found] == [
+        ("vllm-1", None, 40), ("vllm-2", None, 400), ("vllm-1", 10 * S, 30),
+    ]  # fmt: skip
+
+
+def test_drafts_of_unknown_statistics_have_their_own_row() -> None:
+    found = _read(DRAFTS, LOAD, LOAD, DRAFTS.replace("INFO", V1.partition("INFO")[0] + "INFO"), DRAFTS).intervals
+    assert [(one.running, one.drafted) for one in found] == [(None, 40), (3, None), (3, 40), (None, 40)]
 
 
 def test_drafts_of_the_v0_engine_count_from_its_start() -> None:
@@ -195,6 +216,7 @@ def test_times_grow_past_midnight() -> None:
     lines = [f"INFO {at} [l.py:1] Avg prompt throughput: 1.0 tokens/s" for at in ("11-23 23:59:55", "11-24 00:00:05")]
     first, second = _read(*lines).intervals
     assert (second.time_ns or 0) - (first.time_ns or 0) == 10 * S
+    assert (first.since_ns, second.since_ns) == (None, 10 * S)
 
 
 @pytest.mark.parametrize(
@@ -258,6 +280,11 @@ def test_events_and_settings() -> None:
     }  # fmt: skip
 
 
+def test_of_several_equal_lines_the_largest_number_counts() -> None:
+    lines = [f"{V0}Warmup finished in {seconds} secs, allocated 1 GiB of device memory" for seconds in (20, 900, 30)]
+    assert [(one.kind, one.value, one.count) for one in _read(*lines).events] == [("warmup", 900, 3)]
+
+
 def test_only_the_last_start_of_a_server_counts() -> None:
     start = "(APIServer pid=7) INFO 11-23 14:08:20 [u.py:286] non-default args: {'max_num_seqs': 64}"
     engine = (
@@ -276,8 +303,29 @@ def test_only_the_last_start_of_a_server_counts() -> None:
         start, preempted, bucket, iteration, f"{load}1 reqs", start.replace("64", "8"), engine, f"{load}2 reqs"
     )
     assert (twice.events, twice.buckets, twice.iterations) == ((), (), ())
+    again = _read(*[preempted.replace("=1", "=51")] * 51, f"{load}1 reqs", start, preempted, f"{load}1 reqs")
+    assert [(one.value, one.count) for one in again.events] == [(1, 1)]
     assert ([one.running for one in twice.intervals], [one.value for one in twice.config]) == ([2], ["8"])
-    assert [(one.kind, one.count) for one in twice.issues] == [("older start", 1)]
+    assert [(one.kind, one.count) for one in twice.issues] == [("not used", 1)]
+
+
+_START = "(APIServer pid=7) INFO 11-23 14:08:20 [u.py:286] non-default args: {'max_num_seqs': 64}"
+_ENGINE = "(EngineCore_DP1 pid=9) INFO 11-23 14:08:30 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config"
+
+
+@pytest.mark.parametrize(
+    ("lines", "running", "kinds"),
+    [
+        ((_START, _ENGINE, LOAD, _ENGINE, LOAD), 2, []),
+        ((_START, _ENGINE, LOAD, _START, _ENGINE, LOAD), 1, ["not used"]),
+        ((_ENGINE, LOAD, _ENGINE, LOAD), 1, ["not used"]),
+        ((_START, re.sub(r"[\d.]+ (tokens/s|reqs)", r"0 \1", LOAD), _START, LOAD), 1, ["older start"]),
+    ],
+)
+def test_an_engine_that_joins_is_no_start_of_the_server(lines: tuple[str, ...], running: int, kinds: list[str]) -> None:
+    found = _read(*lines)
+    assert len(found.intervals) == running
+    assert [issue.kind for issue in found.issues] == kinds
 
 
 def test_a_printed_result() -> None:
@@ -293,6 +341,19 @@ def test_a_printed_result() -> None:
         ("requests", "total", 48), ("ttft_ms", "mean", 310.09),
     ]  # fmt: skip
     assert result.requests == 48
+
+
+def test_a_json_result_in_a_log() -> None:
+    result = {"completed": 48, "num_prompts": 50, "mean_ttft_ms": 310.09}
+    found = _read(LOAD, json.dumps(result), LOAD)
+    (only,) = found.results
+    assert {one.name: one.value for one in only.numbers} == {"requests": 48, "failed_requests": 2, "ttft_ms": 310.09}
+    assert (only.exact, found.issues, len(found.intervals)) == (True, (), 2)
+    pretty = json.dumps(result, indent=1)
+    for text in (pretty, f"client: {json.dumps(result)}", json.dumps(result)[:-1], json.dumps({"result": result})):
+        found = _read(LOAD, text)
+        assert (found.results, [issue.kind for issue in found.issues]) == ((), ["stray value"])
+    assert _read(LOAD, json.dumps({"step": 1, "mean_ttft_ms": 2})).issues == ()
 
 
 _QUOTED = (

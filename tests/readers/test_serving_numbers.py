@@ -183,6 +183,13 @@ def test_a_sum_over_engines_of_which_one_is_missing_is_unknown(lost: str, tmp_pa
     assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == ({}, issues)
 
 
+def test_a_page_that_accepts_more_tokens_than_it_drafts_is_damaged() -> None:
+    drafts = "vllm:spec_decode_num_draft_tokens_total 9.0\nvllm:spec_decode_num_accepted_tokens_total "
+    for accepted, totals, kinds in ((9, {"drafted_tokens": 9, "accepted_tokens": 9}, []), (10, {}, ["bad value"])):
+        found = metrics_page.read(f"{drafts}{accepted}.0\n".encode())
+        assert (found.pages[0].totals, [issue.kind for issue in found.issues]) == (totals, kinds)
+
+
 def test_a_value_that_a_page_has_twice_is_unknown() -> None:
     page = 'vllm:num_preemptions_total{engine="0"} 7\nvllm:num_preemptions_total{engine="1"} 1\n'
     assert metrics_page.read(page.encode()).pages[0].totals == {"preemptions": 8}
@@ -385,6 +392,14 @@ def test_a_result_that_is_not_used_may_be_the_one_that_counts(results: list[Clie
     assert unused(files) == [[clause] if doubt else [], []]
 
 
+def test_a_copy_has_the_same_times() -> None:
+    """Two runs of the same benchmark have the same numbers of requests and tokens."""
+    counts = (ServingNumber("requests", "total", 48), ServingNumber("prompt_tokens", "total", 480))
+    slow, fast = (ClientResult((*counts, ServingNumber(name, "mean", 9))) for name in ("itl_ms", "ttft_ms"))
+    files = [Served(f"{name}.json", LogReading(results=(one,)), None) for name, one in (("slow", slow), ("fast", fast))]
+    assert sorted(map(len, unused(files))) == [0, 1]
+
+
 def test_a_damaged_result_is_no_copy() -> None:
     printed, damage = (_result(48, 1.25, exact=False),), (ImportIssue("cut result", 1, "no end"),)
     whole = Served("b.json", LogReading(results=(_result(48, 1.25),)), None)
@@ -439,6 +454,18 @@ def test_a_page_between_the_first_and_the_last_may_be_the_one_that_counts() -> N
     files = [Served(f"{at}.txt", LogReading(pages=(page,)), None) for at, page in enumerate(pages)]
     clause = "a metrics page is not used, because it was saved between those in 0.txt and 4.txt"
     assert unused(files) == [[], [], [clause], [], []]
+
+
+def test_a_counter_does_not_disappear_from_a_later_page() -> None:
+    many, few, none = {"output_tokens": 9.0, "preemptions": 0.0}, {"output_tokens": 30.0}, dict[str, float]()
+
+    def clauses(*pages: dict[str, float]) -> list[list[str]]:
+        readings = [LogReading(pages=(MetricsPage(_starts(1.0), totals),)) for totals in pages]
+        return unused([Served(f"{at}.txt", reading, None) for at, reading in enumerate(readings)])
+
+    assert clauses(many, few) == [["a metrics page is not used, because that in 1.txt lacks one of its counters"], []]
+    # A counter may appear with the first request.
+    assert clauses(none, many) == [[], []]
 
 
 def test_pages_of_one_server_are_subtracted() -> None:

@@ -15,7 +15,7 @@ from perftool.engine.compare.run_side import device_ranks, run_side, served_numb
 from perftool.engine.compare.settings import differences, named
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
-from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time, lost_to_warm_up
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time, lost_to_warm_up, slow_iterations
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.report.portable import make_portable, shown_paths
 from perftool.engine.rules.fingerprint import fingerprint
@@ -56,6 +56,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         recorded_ns={one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None},
         worked=device_ranks({one.rank: one.busy_ns for one in report.ranks}, report.device.type),
         lost_kernels={one.rank: one.lost_kernels_ratio for one in report.ranks if one.lost_kernels_ratio is not None},
+        phases=report.serving.phases if report.serving else (),
     )  # fmt: skip
 
 
@@ -165,12 +166,12 @@ def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
 
 
 def _time_lost(base: RunSide, new: RunSide, limit: float) -> str:
-    """Return a sentence if the new run lost time that its median step does not show; otherwise, return an empty string.
-
-    Runs of a server are not checked, because the time between iterations depends on the requests.
-    """
+    """Return a sentence if the new run lost time that its median step does not show; otherwise, return an empty
+    string."""
     before, after = base.recorded_per_step_ns, new.recorded_per_step_ns
-    if before is None or after is None or base.steps_from == "iteration":
+    if base.steps_from == "iteration":
+        return slow_iterations("the new run", new.iteration_ns, "base:", base.iteration_ns, limit)
+    if before is None or after is None:
         return ""
     if lost := lost_time("the new run", after, "base:", before, limit):
         return lost

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
+from perftool.engine.compare.significance import FEWEST_STEPS
 from perftool.engine.report.complete_steps import (
     counted,
     most_kernels_lost,
@@ -17,6 +18,7 @@ from perftool.engine.report.complete_steps import (
 from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
+from perftool.model.iterations import ServingPhase
 from perftool.model.metrics import metric_kinds
 from perftool.model.modules import NO_MODULE, ModuleTime
 from perftool.model.report import BREAKDOWN, Finding, Share, Step, StepSource
@@ -41,13 +43,15 @@ def run_side(
     recorded_ns: Mapping[int, int] | None = None,
     worked: tuple[int, ...] | None = None,
     lost_kernels: Mapping[int, float] | None = None,
+    phases: Iterable[ServingPhase] = (),
 ) -> RunSide:
     """Return the run called ``name``, with its ``steps``. ``device_ops`` and ``ops`` are totals over complete steps.
 
     ``rates`` are the rates that ops reach on ``device``, and ``served`` is the result of ``served_numbers``.
     ``steps_from`` and ``step_unit`` say what separates steps. ``inputs`` are the files of the run. ``recorded_ns`` maps
     ranks to the lengths of their recordings, and ``lost_kernels`` maps ranks to the share of their kernel launches that
-    have no device work. ``worked`` is the result of ``device_ranks`` (None if unknown).
+    have no device work. ``worked`` is the result of ``device_ranks`` (None if unknown). ``phases`` are those of a
+    server.
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -79,6 +83,7 @@ def run_side(
         with_warm_up_ns=recorded_per_step(steps, recorded_ns or {}, with_warm_up=True),
         device_ranks=worked,
         lost_kernels=lost_kernels or {},
+        iteration_ns=mean_iterations(phases),
     )
 
 
@@ -86,6 +91,11 @@ def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTo
     """Return the work of each module without its submodules, per step of the rank that ran it."""
     count = max(1, sum(step.rank == module.rank for step in steps for module in modules[:1]))
     return tuple(OpTotal(module.path or NO_MODULE, module.own_ns / count, module.calls / count) for module in modules)
+
+
+def mean_iterations(phases: Iterable[ServingPhase]) -> dict[str, float]:
+    """Return the mean time of an iteration by phase, for each of ``phases`` with enough iterations to compare."""
+    return {one.name: one.total_ns / one.iterations for one in phases if one.iterations >= FEWEST_STEPS}
 
 
 def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
+from perftool.model.iterations import ServingPhase
 from perftool.model.modules import ModuleTime
 from perftool.model.report import Finding, Share, Step, StepSource
 from perftool.readers.text.bounded_json import parsed
@@ -84,6 +85,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         recorded_ns=from_plain(dict[int, int], _of_ranks(data, "recorded_ns")),
         worked=_worked(data),
         lost_kernels=from_plain(dict[int, float], _of_ranks(data, "lost_kernels_ratio")),
+        phases=from_plain(tuple[ServingPhase, ...], (data.get("serving") or {}).get("phases", [])),
     )
     return replace(side, lost=(*from_plain(tuple[str, ...], data.get("omitted", [])), *side.lost))
 

@@ -11,7 +11,7 @@ from math import inf, isinf, log
 from statistics import median
 
 from perftool.engine.compare.settings import named
-from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time, lost_to_warm_up
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time, lost_to_warm_up, slow_iterations
 from perftool.errors import InputError, MissingExtraError, SettingsError
 from perftool.model.metrics import MetricKind, metric_kinds
 from perftool.model.trend import (
@@ -219,9 +219,14 @@ def _with_lost_time(newest: RunLine, runs: Sequence[RunLine], limit: float) -> s
     steps = [ms for one in others if (ms := one.metrics.get(DEFAULT_METRIC)) is not None]
     after, step = newest.recorded_per_step_ms, newest.metrics.get(DEFAULT_METRIC)
     # Slower steps also make the recording longer.
-    if after is None or step is None or not recorded or not steps or step > median(steps) * (1 + limit):
+    if step is None or not steps or step > median(steps) * (1 + limit):
         return ""
-    run, before = f"the newest run ({newest.label})", median(recorded)
+    run = f"the newest run ({newest.label})"
+    if slow := slow_iterations(run, _mean_ns([newest]), "usually", _mean_ns(others), limit):
+        return slow
+    if after is None or not recorded:
+        return ""
+    before = median(recorded)
     if lost := lost_time(run, after * NS_PER_MS, "usually", before * NS_PER_MS, limit):
         return lost
     # Lines of earlier versions do not show warm-up steps.
@@ -231,6 +236,16 @@ def _with_lost_time(newest: RunLine, runs: Sequence[RunLine], limit: float) -> s
         return ""
     after, before = newest.with_warm_up_ms * NS_PER_MS, median(warmed) * NS_PER_MS
     return lost_to_warm_up(run, newest.warm_up_steps, after, "usually", median(warm_ups), before, limit)
+
+
+def _mean_ns(runs: Sequence[RunLine]) -> dict[str, float]:
+    """Return the mean time of a server's iteration in the median of ``runs``, by phase."""
+    means: defaultdict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        for phase, ms in run.iteration_ms.items():
+            if ms is not None:
+                means[phase].append(ms * NS_PER_MS)
+    return {phase: median(own) for phase, own in means.items()}
 
 
 def _are_comparable(one: RunLine, newest: RunLine) -> bool:

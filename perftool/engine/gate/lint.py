@@ -51,8 +51,8 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
 
     Raise InputError if no input can be read. Lint must not pass an input that it has not checked. So it raises
     NoInputError if the trace of a rank has no event with a duration, if nothing was recognised in the inputs, or if
-    nothing was recognised in a file that the user named. It also raises InputError if a benchmark result or a metrics
-    page is not used.
+    nothing was recognised in a file that the user named. It also raises InputError if a benchmark result, a metrics
+    page or the load of a server is not used.
     """
     report = run.report if plan.whole or plan.budgets else run.report_for_gate
     _require_used(report, plan)
@@ -102,7 +102,7 @@ def _require_records(report: Report, plan: LintPlan) -> None:
 
 
 def _require_used(report: Report, plan: LintPlan) -> None:
-    """Raise InputError if a benchmark result or a metrics page is not used."""
+    """Raise InputError if a benchmark result, a metrics page or the load of a server is not used."""
     unused = [(read.path, issue.message) for read in report.inputs for issue in read.issues if issue.kind == UNUSED]
     if not unused:
         return

@@ -96,6 +96,24 @@ def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: fl
     )
 
 
+def slow_iterations(
+    run: str, after_ns: Mapping[str, float], usual: str, before_ns: Mapping[str, float], limit: float
+) -> str:
+    """Return a sentence if the iterations of a phase of a server take much longer on average than before, which the
+    median iteration does not show; otherwise, return an empty string. The times are means, by phase.
+
+    The time between iterations is not compared, because it depends on the requests.
+    """
+    for phase, after in after_ns.items():
+        before = before_ns.get(phase)
+        if before is not None and after > before * (1 + limit + UNEVEN):
+            return (
+                f"{run} is not judged: a {phase} iteration takes {format_ns(after)} on average ({usual} "
+                f"{format_ns(before)}), but the median iteration grew less, so some iterations are slow"
+            )
+    return ""
+
+
 def lost_to_warm_up(
     run: str, after: int, after_ns: float, usual: str, before: float, before_ns: float, limit: float
 ) -> str:

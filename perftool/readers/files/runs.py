@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from perftool.errors import InputError
 from perftool.readers.files.duplicates import WHOLE_SHARE, SetAside
 from perftool.readers.files.meetings import met
+from perftool.readers.files.model_work import runs_model
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
@@ -33,6 +34,7 @@ _LIGHTNING_RANK = re.compile(r"(?:^|-)(\d+)-\[[A-Za-z]+\][^-]*$")
 _KIND_OF_STEP = re.compile(r"(training|validation|test|predict)_step(?:-|$)")
 # Traces of vLLM's API server (`<host>_<pid>.async_llm.<ns>...`), in which no model runs.
 _FRONT_END = re.compile(r"\.async_llm$")
+_TRAINING, _OF_FRONT_END = "training", "front end"
 _CARD = re.compile(r"(?:accel|hl)\d+")
 # The folder of one run: TensorBoard's `2026_01_31_10_00_00`, and `record`'s `2026-01-31_10-00-00`.
 _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_\d+)?")
@@ -81,7 +83,7 @@ class Run:
     processes: set[tuple[int, str | None]] = field(default_factory=set)
     span_ns: tuple[int, ...] = ()
     saved_ns: int = 0
-    kind_of_step: str = "training"
+    kind_of_step: str = _TRAINING
     date_folder: str | None = None
 
     def __str__(self) -> str:
@@ -273,6 +275,8 @@ def _why_not_newest(chosen: Run, runs: Sequence[Run]) -> str | None:
     # Without a world size, only other recordings show which ranks there are.
     if chosen.world_size is None and any(chosen.ranks < run.ranks for run in runs):
         return "the newest recording has fewer ranks than another one"
+    if any(run.saved_ns > chosen.saved_ns and not _accompanies(run, chosen) for run in runs if run is not chosen):
+        return "a newer recording is of another kind, according to its name"
     # A wrong clock would make the same recording the newest one forever. Names may contain times in a different time
     # zone.
     if chosen.saved_ns > time.time_ns() + _FUTURE_NS:
@@ -326,11 +330,21 @@ def _other_files(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
-    """Yield doubts about the recordings that are left out, except for recordings of another kind: the validation of a
-    training run, or the front end of a server."""
+    """Yield doubts about the recordings that are left out, except for those that accompany the chosen one."""
     for run in newest_first:
-        if run is not chosen and run.kind_of_step == chosen.kind_of_step:
+        if run is not chosen and not _accompanies(run, chosen):
             yield Doubt(run.files[0], "left out as part of another recording", _PICK_ONE)
+
+
+def _accompanies(run: Run, chosen: Run) -> bool:
+    """Whether ``run`` was recorded with the training or the server in ``chosen``, in its validation or its front end.
+    The name alone is no evidence: the validation runs in the same process, and no model runs in the front end."""
+    is_near = any(abs(one - other) <= APART_NS for one in run.span_ns for other in chosen.span_ns)
+    if run.kind_of_step == _OF_FRONT_END:
+        return is_near and chosen.kind_of_step == _TRAINING and not any(map(runs_model, run.files))
+    # In a container, the process may have a number that identifies nothing.
+    known = run.processes and chosen.processes
+    return run.kind_of_step != chosen.kind_of_step and (bool(run.processes & chosen.processes) if known else is_near)
 
 
 def _unreadable(files: Iterable[str]) -> Iterator[Doubt]:
@@ -380,7 +394,7 @@ def _start_distance_ns(run: Run, trace: _Recording) -> int:
 
 def _age(run: Run) -> tuple[bool, int, str]:
     """Return a sort key that puts the default run to analyse last."""
-    return run.kind_of_step == "training", run.saved_ns, run.files[0]
+    return run.kind_of_step == _TRAINING, run.saved_ns, run.files[0]
 
 
 def _name(runs: Sequence[Run]) -> None:
@@ -461,7 +475,7 @@ def _describe(path: str) -> _Recording:
     if own.rank is None and (lightning := _LIGHTNING_RANK.search(worker)):
         own = replace(own, rank=int(lightning[1]))
     kind = _KIND_OF_STEP.search(worker)
-    step = "front end" if _FRONT_END.search(worker) else kind[1] if kind else "training"
+    step = _OF_FRONT_END if _FRONT_END.search(worker) else kind[1] if kind else _TRAINING
     date = next((part for part in reversed(PurePath(path).parts[:-1]) if _RUN_DATE.fullmatch(part)), None)
     return _Recording(own, _saved_ns(own, name["time"] if name else None, date), step, date)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from perftool.model.inputs import OLDER_START, ReadingKind
+from perftool.model.inputs import OLDER_START, UNUSED, ReadingKind
 from perftool.model.records import LogReading, combine
 from perftool.readers.logs import (
     banner,
@@ -16,10 +14,10 @@ from perftool.readers.logs import (
 )
 from perftool.readers.logs.banner import BannerScanner
 from perftool.readers.logs.fallback_log import FallbackScanner
-from perftool.readers.logs.runtime_log import runtime_scanners
+from perftool.readers.logs.runtime_log import EventScanner, runtime_scanners
 from perftool.readers.logs.serving_buckets import BucketScanner
 from perftool.readers.logs.serving_intervals import IntervalScanner
-from perftool.readers.logs.serving_patterns import PREEMPTION, SettingScanner, starts_server
+from perftool.readers.logs.serving_patterns import PREEMPTION, SettingScanner, starts_engine, starts_server
 from perftool.readers.serving import client_result
 from perftool.readers.serving.client_result import ResultScanner
 from perftool.readers.text.issue_tally import IssueTally
@@ -41,8 +39,9 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     """
     tally = IssueTally()
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)
-    results, server = ResultScanner(tally), _ServerScanner(tally)
-    scanners = (fallbacks, settings, *runtime_scanners(tally), server, results)
+    events, compilations, progress = runtime_scanners(tally)
+    results, server = ResultScanner(tally), _ServerScanner(tally, events)
+    scanners = (fallbacks, settings, events, compilations, progress, server, results)
     feeds = [scanner.feed for scanner in scanners]
     wanted = wanted or Wanted()
     wanted.texts = _TEXTS
@@ -53,8 +52,6 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
         wanted.every = fallbacks.in_table or settings.in_banner or results.in_result
         wanted.texts = _TEXTS_AND_ROWS if fallbacks.has_seen_table else _TEXTS
     found = combine(scanner.reading() for scanner in scanners)
-    late = (one for one in found.events if one.kind != PREEMPTION or (one.last_line or 0) >= server.started)
-    found = replace(found, events=tuple(late))
     others = found.events or found.compilations or found.config or found.intervals or found.buckets
     only_fallbacks = bool(found.fallbacks) and not others
     kind: ReadingKind = "fallback_log" if only_fallbacks else "runtime_log"
@@ -73,23 +70,28 @@ def _without_quoted(line: LogLine) -> LogLine:
 
 class _ServerScanner:
     """Collects what a server logs about its settings and its load. If a log holds several starts of the server, only
-    the last one counts. ``started`` is the line in which the last start begins, or 0 if there is only one start.
+    the last one counts. The ``events`` of the server before it are forgotten.
     """
 
-    def __init__(self, tally: IssueTally) -> None:
-        self._tally = tally
-        self._begin(0)
+    def __init__(self, tally: IssueTally, events: EventScanner) -> None:
+        self._tally, self._events = tally, events
+        self._begin()
 
-    def _begin(self, line: int) -> None:
-        self.started = line
+    def _begin(self) -> None:
+        self._events.forget(PREEMPTION)
+        self._is_server = False
         self._load = IntervalScanner(self._tally)
         self._scanners = (BucketScanner(self._tally), self._load, SettingScanner())
 
     def feed(self, line: LogLine) -> None:
-        if self._load.has_load and starts_server(line.text):
-            text = "the server was started several times; its settings and load are those of its last run"
-            self._tally.note(OLDER_START, text)
-            self._begin(line.number)
+        is_server = starts_server(line.text)
+        # An engine that starts while its server runs joins the other engines.
+        is_start = is_server or (not self._is_server and starts_engine(line.text))
+        if is_start and self._load.has_load:
+            text = f"the server starts again in line {line.number}, and its load before that is not used"
+            self._tally.note(UNUSED if self._load.has_served else OLDER_START, text)
+            self._begin()
+        self._is_server |= is_server
         for scanner in self._scanners:
             scanner.feed(line)
 

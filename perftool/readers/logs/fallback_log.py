@@ -19,8 +19,16 @@ from perftool.readers.text.op_names import dtype_name, op_name
 from perftool.readers.text.short_texts import cached_for_short
 
 HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were executed on CPU:")
+# If one letter of a header is damaged, one of its halves is whole.
+_HALVES = tuple(half for header in HEADERS for half in (header[: len(header) // 2], header[len(header) // 2 :]))
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
 _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
+# A row in which one character is damaged: of the count, the colons, or the space between count and op.
+_DAMAGED_ROW = re.compile(
+    r"\s*(?:[^\s:()]{1,15}[ \t]+[^\s:]+::\S+"
+    r"|\d{1,15}[ \t]+[A-Za-z]\w*(?::[^\s:]|[^\s:]:)\S+"
+    r"|\d{1,15}[^\s\w][^\s:]+::\S+)\s*$"
+)
 _ARGUMENT = re.compile(r"\b\w+=(\S+)")
 # The maximum number of unrelated lines between two rows of a table.
 _MAX_FOREIGN_LINES = 20
@@ -74,7 +82,7 @@ def _calls_in(text: str) -> tuple[_ReportedCall, ...]:
     return tuple(found)
 
 
-CORES = (*HEADERS, *(known.core for known in _LINES))
+CORES = (*_HALVES, *(known.core for known in _LINES))
 
 
 @dataclass(eq=False)
@@ -115,6 +123,7 @@ class FallbackScanner:
         self._tally = tally
         self._tables: list[_Table] = []
         self._open: list[_Table] = []
+        self._is_header_damaged = False
         # The number of rows in all tables.
         self._rows = 0
         self._calls: dict[tuple[FallbackOrigin, str, tuple[str, ...], int | None], _Call] = {}
@@ -128,7 +137,11 @@ class FallbackScanner:
             self._tables.append(table)
         elif "::" in text and (row := _ROW.match(text)):
             self._row(line, row)
+        elif any(half in text for half in _HALVES):
+            self._is_header_damaged = True
         elif self._open and not line.prefix.is_logger and text.strip() and not _HINT.match(text):
+            if _DAMAGED_ROW.match(text):
+                self._tally.note("bad row", "a row of a fallback table is damaged and is left out", line.number)
             self._foreign(line.prefix.rank)
         for call in _calls_in(text):
             self._call(line, call)
@@ -140,8 +153,8 @@ class FallbackScanner:
 
     @property
     def has_seen_table(self) -> bool:
-        """Whether a table header has been read. Rows may occur anywhere after it."""
-        return bool(self._tables)
+        """Whether a table header has been read, even if it is damaged. Rows may occur anywhere after it."""
+        return self._is_header_damaged or bool(self._tables)
 
     def reading(self) -> LogReading:
         """Return all records read so far, with call lines summed by op, argument types and rank."""
@@ -150,7 +163,7 @@ class FallbackScanner:
     def _row(self, line: LogLine, row: re.Match[str]) -> None:
         tables = self._open_tables(line.prefix.rank)
         if not tables:
-            if self._tables:
+            if self.has_seen_table:
                 self._tally.note("row without table", "a fallback row is separate from its table", line.number)
             return
         if not line.ended:

@@ -26,7 +26,8 @@ _CPU_FALLBACK = "cpu fallback"
 
 @dataclass
 class _Seen:
-    """Totals over the lines with the same kind, name and rank."""
+    """Totals over the lines with the same kind, name and rank. ``value`` is the largest, because several processes may
+    print the same line; ``limit`` comes from the same line."""
 
     pattern: LinePattern
     first: LogLine
@@ -64,7 +65,13 @@ class EventScanner:
         if key not in self._seen and not self.tally.has_room(len(self._seen), "kinds of lines", line.number):
             return
         seen = self._seen.setdefault(key, _Seen(known, line.without_text))
-        seen.count, seen.last_line, seen.value, seen.limit = seen.count + 1, line.number, value, limit
+        seen.count, seen.last_line = seen.count + 1, line.number
+        if value is not None and (seen.value is None or value >= seen.value):
+            seen.value, seen.limit = value, limit
+
+    def forget(self, kind: str) -> None:
+        """Leave out the events of ``kind`` so far."""
+        self._seen = {key: seen for key, seen in self._seen.items() if key[0] != kind}
 
 
 # Cached, because most lines of a log differ only in their prefix.

@@ -3,6 +3,7 @@ iterations (vLLM with --enable-logging-iteration-details)."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from itertools import islice
@@ -12,7 +13,7 @@ from perftool.model.records import LogReading
 from perftool.model.serving import LoggedIteration, ServingInterval
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import Beginning, LogLine, is_wrapped, own_words
-from perftool.readers.text.log_time import DAY_NS
+from perftool.readers.text.log_time import DAY_NS, elapsed
 from perftool.readers.text.printed_number import printed_number
 
 _VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch", "SpecDecoding metrics: "
@@ -97,7 +98,11 @@ class IntervalScanner:
         self._intervals: list[ServingInterval] = []
         self._iterations: list[LoggedIteration] = []
         self._day_ns, self._last_ns = 0, 0
-        self._drafted, self._emitted = 0, 0
+        # The times of the last lines, by process and engine.
+        self._times: dict[tuple[str, str], int] = {}
+        # The places of the last statistics, and the totals of drafts that V0 prints, by process.
+        self._last: dict[str, int] = {}
+        self._totals: dict[str, tuple[int, int]] = {}
         self._unknown: int | None = None
 
     @property
@@ -105,9 +110,16 @@ class IntervalScanner:
         """Whether the log contains statistics so far."""
         return bool(self._intervals or self._iterations)
 
+    @property
+    def has_served(self) -> bool:
+        """Whether the server had requests so far. Some versions also print statistics while they have none."""
+        return bool(self._iterations) or any(
+            one.running or one.prompt_tokens_per_s or one.generation_tokens_per_s for one in self._intervals
+        )
+
     def feed(self, line: LogLine) -> None:
         """Keep the statistics or the iteration in ``line``. Counts of draft tokens are added to the previous
-        statistics."""
+        statistics of the process."""
         text = line.text
         if not _LOAD.match(text):
             if self._unknown is None and _is_unknown(line):
@@ -121,9 +133,9 @@ class IntervalScanner:
             self._add(line, self._values(_SGLANG_VALUES, line))
         elif _DRAFTS in text:
             # vLLM prints this line right after the statistics of the same interval.
-            self._add_drafts(self._values(_DRAFT_VALUES, line))
+            self._add_drafts(line, self._values(_DRAFT_VALUES, line))
         elif _DRAFTS_V0 in text:
-            self._add_drafts(self._drafts_v0(line))
+            self._add_drafts(line, self._drafts_v0(line))
         elif _ITERATION in text:
             self._add_iteration(line)
         elif any(rate in text for rate in _RATES):
@@ -162,14 +174,32 @@ class IntervalScanner:
             return
         if not self._tally.has_room(len(self._intervals), "intervals", line.number, most=_MOST_INTERVALS):
             return
-        time_ns = self._time(line.prefix.time_ns)
+        engine, process, time_ns = _engine(line.text), line.prefix.process, self._time(line.prefix.time_ns)
+        last_ns = self._times.get((process, engine))
+        since_ns = None if last_ns is None or time_ns is None else elapsed(last_ns, time_ns)
+        self._last[process] = len(self._intervals)
         self._intervals.append(
-            ServingInterval(_engine(line.text), time_ns, **numbers, rank=line.rank, line=line.number)
+            ServingInterval(
+                engine, time_ns, **numbers, since_ns=since_ns, process=process, rank=line.rank, line=line.number
+            )
         )
+        if time_ns is not None:
+            self._times[process, engine] = time_ns
 
-    def _add_drafts(self, drafts: dict[str, Any]) -> None:
-        if self._intervals:
-            self._intervals[-1] = replace(self._intervals[-1], **drafts)
+    def _add_drafts(self, line: LogLine, drafts: dict[str, Any]) -> None:
+        """Add ``drafts`` to the last statistics of the process. If these have drafts already, or if there are none,
+        it is unknown to which statistics the drafts belong."""
+        if drafts.get("accepted", 0) > drafts.get("drafted", math.inf):
+            self._tally.note("bad statistics", "more tokens were accepted than drafted", line.number)
+            return
+        at = self._last.get(line.prefix.process)
+        if at is not None and self._intervals[at].drafted is None:
+            self._intervals[at] = replace(self._intervals[at], **drafts)
+        elif drafts and self._tally.has_room(len(self._intervals), "intervals", line.number, most=_MOST_INTERVALS):
+            # Without a time, the line does not divide the time between two lines of statistics.
+            self._intervals.append(
+                ServingInterval("", None, **drafts, process=line.prefix.process, rank=line.rank, line=line.number)
+            )
 
     def _add_iteration(self, line: LogLine) -> None:
         found = _DETAILS.search(line.text)
@@ -199,10 +229,12 @@ class IntervalScanner:
             self._note_damage(line)
             return {}
         per_step, _, drafted, emitted = map(int, totals.groups())
-        if drafted < self._drafted:
-            self._drafted, self._emitted = 0, 0
-        steps, kept = (drafted - self._drafted) / per_step, emitted - self._emitted
-        self._drafted, self._emitted = drafted, emitted
+        process = line.prefix.process
+        before = self._totals.get(process, (0, 0))
+        drafted_before, emitted_before = before if drafted >= before[0] else (0, 0)
+        steps, kept = (drafted - drafted_before) / per_step, emitted - emitted_before
+        if process in self._totals or self._tally.has_room(len(self._totals), "processes", line.number):
+            self._totals[process] = drafted, emitted
         if not steps:
             return {}
         counts = {"drafted": round(steps * per_step), "accepted": max(round(kept - steps), 0)}

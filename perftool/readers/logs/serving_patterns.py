@@ -37,10 +37,12 @@ CORES = (
     "non-default args: ", "args: Namespace(", "LLM engine (v", "server_args=ServerArgs(",
     "Chunked prefill is enabled with ",
 )  # fmt: skip
-_VLLM_STARTS = r"non-default args: |args: Namespace\(|Initializing an? (?:V\d )?LLM engine \(v"
-_SETTINGS = Beginning(rf"{_VLLM_STARTS}|Chunked prefill is enabled with ")
-# The lines that vLLM and SGLang print when they start.
+_VLLM_STARTS = r"non-default args: |args: Namespace\("
+_ENGINE_STARTS = r"Initializing an? (?:V\d )?LLM engine \(v"
+_SETTINGS = Beginning(rf"{_VLLM_STARTS}|{_ENGINE_STARTS}|Chunked prefill is enabled with ")
+# The lines that vLLM and SGLang print when they start, and the line of each engine of vLLM.
 _STARTS = Beginning(rf"{_VLLM_STARTS}|server_args=ServerArgs\(")
+_STARTS_ENGINE = Beginning(_ENGINE_STARTS)
 # Only the settings that findings use are read, because the list may contain API keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
@@ -50,8 +52,14 @@ _SETTING = re.compile(
 
 
 def starts_server(text: str) -> bool:
-    """Whether the line ``text`` is one of the first lines of a server."""
+    """Whether the line ``text`` is the first line of a server."""
     return _STARTS.match(text) is not None
+
+
+def starts_engine(text: str) -> bool:
+    """Whether the line ``text`` is the first line of an engine. If a server runs without a front end, the log has no
+    other line about its start."""
+    return _STARTS_ENGINE.match(text) is not None
 
 
 class SettingScanner:

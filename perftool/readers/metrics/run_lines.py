@@ -101,7 +101,7 @@ def _run_line(text: bytes) -> RunLine | None:
     lost = found.get("lost", 0)
     per_step, lost_kernels = found.get("recorded_per_step_ms"), found.get("lost_kernels_ratio")
     warm_up, with_warm_up = found.get("warm_up_steps"), found.get("with_warm_up_ms")
-    metrics = _metrics(found.get("metrics"))
+    metrics, iterations = _metrics(found.get("metrics")), _metrics(found.get("iteration_ms", {}))
     whole = (
         all(isinstance(found.get(key), str) for key in ("time", "name"))
         and all(
@@ -115,13 +115,13 @@ def _run_line(text: bytes) -> RunLine | None:
         and isinstance(codes, list)
         and all(isinstance(code, str) for code in codes)
     )
-    if not whole or metrics is None:
+    if not whole or metrics is None or iterations is None:
         return None
     return RunLine(
         found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", ""),
         found.get("recorded", ""), found.get("folder", ""), lost,
         found.get("steps_from", ""), found.get("step_unit", ""), per_step, lost_kernels,
-        warm_up, with_warm_up,
+        warm_up, with_warm_up, iterations,
     )  # fmt: skip
 
 

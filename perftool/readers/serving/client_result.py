@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Iterable
@@ -64,7 +65,10 @@ def _measured(names: dict[str, _Name]) -> set[str]:
 _MEASURED = _measured(_KEYS)
 # Other programs print numbers of requests and tokens under the same labels, but no others measure a server.
 _MEASURED_LABELS = _measured(_LABELS)
-CORES = (TITLE, *sorted(_MEASURED_LABELS))
+# The keys as JSON writes them.
+_QUOTED = tuple(f'"{key}"' for key in sorted(_MEASURED))
+_PRETTY = re.compile(rf"\s*(?:{'|'.join(_QUOTED)})\s*:")
+CORES = (TITLE, *sorted(_MEASURED_LABELS), *_QUOTED)
 
 
 def is_result(keys: Iterable[str]) -> bool:
@@ -74,11 +78,12 @@ def is_result(keys: Iterable[str]) -> bool:
 
 
 class ResultScanner:
-    """Collects printed results from the lines of a log, fed in order."""
+    """Collects results from the lines of a log, fed in order: printed ones, and JSON results in one line."""
 
     def __init__(self, tally: IssueTally) -> None:
         self._tally = tally
         self._results = _LastResults(tally)
+        self._decoder = decoder_of_unique(tally)
         self._numbers: dict[_Name, float] = {}
         self._left = 0
         self._is_open = False
@@ -102,6 +107,8 @@ class ResultScanner:
             self._tally.note(
                 "stray value", "a value stands outside of a printed result, whose title is lost", line.number
             )
+        elif any(key in line.text for key in _QUOTED):
+            self._read_json(line)
 
     def reading(self) -> LogReading:
         """Return all results so far. A truncated result contains the numbers that were printed."""
@@ -125,6 +132,16 @@ class ResultScanner:
                 self._numbers[_LABELS[label]] = float(value)
             else:
                 self._tally.note("bad value", "a value of a printed result is not a complete number", line.number)
+
+    def _read_json(self, line: LogLine) -> None:
+        text = line.text
+        found = _decoded(text, self._decoder)
+        if is_result(found):
+            self._results.add(_numbers(found, self._tally))
+        elif _PRETTY.match(text) or f'"{COMPLETED}"' in text:
+            self._tally.note(
+                "stray value", "a JSON result in a log is read only if it is a line of its own", line.number
+            )
 
     def _note_mixed(self, line: LogLine) -> None:
         self._tally.note("mixed results", "a printed result has a line twice, so two are mixed", line.number)
@@ -165,16 +182,31 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
         if not is_result(found):
             tally.note("bad JSON", "an object is not a result of a benchmark client and is left out")
         else:
-            # Clients write null for a number that they did not measure.
-            given = {key: value for key, value in found.items() if key in _KEYS and value is not None}
-            numbers = {key: number(value, _MOST) for key, value in given.items()}
-            for key in (key for key, value in numbers.items() if value is None):
-                tally.note("bad value", f"{key} is not a usable number")
-            if _FAILED not in given:
-                numbers[_FAILED] = _unanswered(found, numbers.get(COMPLETED))
-            results.add({_KEYS[key]: float(value) for key, value in numbers.items() if value is not None})
+            results.add(_numbers(found, tally))
     _note_other_text(tally, text[at:])
     return LogReading(results=results.kept, issues=tally.issues(), kind="serving")
+
+
+def _decoded(text: str, decoder: json.JSONDecoder) -> dict[str, Any]:
+    """Return the JSON object ``text``, or an empty one if it is not valid."""
+    try:
+        require_few_containers(text)
+        found = decoder.decode(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _numbers(found: dict[str, Any], tally: IssueTally) -> dict[_Name, float]:
+    """Return the numbers in the result ``found``."""
+    # Clients write null for a number that they did not measure.
+    given = {key: value for key, value in found.items() if key in _KEYS and value is not None}
+    numbers = {key: number(value, _MOST) for key, value in given.items()}
+    for key in (key for key, value in numbers.items() if value is None):
+        tally.note("bad value", f"{key} is not a usable number")
+    if _FAILED not in given:
+        numbers[_FAILED] = _unanswered(found, numbers.get(COMPLETED))
+    return {_KEYS[key]: float(value) for key, value in numbers.items() if value is not None}
 
 
 def _unanswered(found: dict[str, Any], completed: float | None) -> float | None:

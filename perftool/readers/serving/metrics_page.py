@@ -147,7 +147,11 @@ class _Page:
             if name in sums and name != _STARTED
             for labels, value in values.items()
         }
-        page = MetricsPage(starts, _known(sums), frozenset(chain(*self.samples.values())), counters)
+        totals = _known(sums)
+        if totals.get("accepted_tokens", 0) > totals.get("drafted_tokens", _MOST):
+            self.tally.note("bad value", "according to the metrics page, more tokens were accepted than drafted")
+            del totals["accepted_tokens"], totals["drafted_tokens"]
+        page = MetricsPage(starts, totals, frozenset(chain(*self.samples.values())), counters)
         return LogReading(pages=(page,), config=self.settings, issues=self.tally.issues(), kind="serving")
 
     def _describe(self, comment: tuple[str, str], line: int) -> None:

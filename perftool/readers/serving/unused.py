@@ -78,11 +78,14 @@ def _requests(result: ClientResult) -> str:
 
 
 def _is_copy(one: ClientResult, chosen: ClientResult) -> bool:
-    """Whether two results come from the same run. One of them may be printed, with rounded numbers."""
+    """Whether two results come from the same run. One of them may be printed, with rounded numbers. Two runs may have
+    the same numbers of requests and tokens, but not the same times."""
     first, second = ({(each.name, each.statistic): each.value for each in result.numbers} for result in (one, chosen))
     shared = first.keys() & second.keys()
     tolerance = 0 if one.exact and chosen.exact else _ROUNDED
-    return len(shared) > 1 and all(abs(first[key] - second[key]) <= tolerance for key in shared)
+    # Counts are totals; means, percentiles, rates and the duration are measured.
+    is_measured = any(statistic != "total" for _, statistic in shared)
+    return len(shared) > 1 and is_measured and all(abs(first[key] - second[key]) <= tolerance for key in shared)
 
 
 def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
@@ -96,10 +99,13 @@ def _pages(files: Sequence[Served]) -> Iterator[list[str]]:
     )
     other = "of another server, or from before or after a restart,"
     clause = f"a metrics page {other} is not used, because that in {of_last.path} is used"
+    lacking = f"a metrics page is not used, because that in {of_last.path} lacks one of its counters"
     between = f"a metrics page is not used, because it was saved between those in {of_first.path} and {of_last.path}"
     for file in files:
         pages = file.reading.pages
-        if any(_is_of_another(page, file, last, of_last) for page in pages):
+        if any(page.totals.keys() - last.totals.keys() for page in pages):
+            yield [lacking]
+        elif any(_is_of_another(page, file, last, of_last) for page in pages):
             yield [clause]
         else:
             # Copies of a used page add nothing.

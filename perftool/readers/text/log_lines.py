@@ -23,7 +23,8 @@ from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_line
 
 class Prefix(NamedTuple):
     """The contents of a line's prefix. ``tid`` is hexadecimal, as printed; ``level`` is in lower case. ``of_server``:
-    whether the logger of vLLM or SGLang wrote the line."""
+    whether the logger of vLLM or SGLang wrote the line. ``process`` are the labels that distinguish the processes of
+    servers; empty for other lines."""
 
     rank: int | None = None
     time_ns: int | None = None
@@ -31,6 +32,7 @@ class Prefix(NamedTuple):
     logger: str | None = None
     tid: str | None = None
     of_server: bool = False
+    process: str = ""
 
     @property
     def is_logger(self) -> bool:
@@ -84,7 +86,8 @@ def strip_ansi(text: str) -> str:
 
 def split_prefix(line: str) -> tuple[Prefix, str]:
     """Separate the prefixes of launchers and the logger from the message."""
-    text, prefix = strip_ansi(line), NO_PREFIX
+    line = text = strip_ansi(line)
+    prefix = NO_PREFIX
     if (timed := _TIMED.match(text)) and "<std" not in text:
         # Fast path for a line from a logger without a label.
         behind, rest = _after_time(timed[3])
@@ -112,6 +115,9 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
         text = text[server.end() :] if _BAR not in text[: server.start()] else text
     if prefix.is_logger:
         text = _without_source_line(text)
+    if prefix.of_server:
+        lead = line[: min(len(line) - len(text), _LONGEST_LEAD)]
+        prefix = prefix._replace(process=" ".join(_PROCESS.findall(lead)))
     return prefix, text
 
 
@@ -198,6 +204,10 @@ _SGLANG = r"(?P<date>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: [A-Z_]{2,12}\d{1,4}){0,6
 _SERVER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
     rf"(?:\[?[\w./-]{{1,120}}:\d{{1,6}}\] ?)?|\[{_SGLANG}\] ?"
+)
+# Labels of the container (docker compose, kubectl), the process (vLLM, journald) and the data-parallel rank (SGLang).
+_PROCESS = re.compile(
+    r"^[\w.@-]+(?= +\| )|(?<=^\[)pod/[^\]\s]+(?=\])|pid=\d+|(?<=\w)\[\d+\](?=: )|(?<=\d )DP\d+(?=[ \]])"
 )
 _SOURCE_LINE = re.compile(r"^\s*[\w./-]+\.(?:cpp|cc|h|hpp):\d+[:\t ]\s*")
 

@@ -8,8 +8,12 @@ from functools import lru_cache
 
 SECOND_NS = 1_000_000_000
 DAY_NS = 86_400 * SECOND_NS
-# Stands in for a year that is not stated. It is a leap year.
+# Stands in for a year that is not stated. It is a leap year, so every date exists.
 _UNSTATED_YEAR = 1972
+_YEAR_NS, _NEXT_YEAR_NS, _MARCH_NS = (
+    int(datetime(year, month, 1, tzinfo=timezone.utc).timestamp()) * SECOND_NS
+    for year, month in ((_UNSTATED_YEAR, 1), (_UNSTATED_YEAR + 1, 1), (_UNSTATED_YEAR, 3))
+)
 
 _TIME = re.compile(
     r"(?:(?:(?P<year>\d{4})-)?(?P<month>\d\d)-(?P<day>\d\d)[ T])?"
@@ -56,6 +60,20 @@ def _seconds(clock: str) -> int:
 def is_dated(time_ns: int) -> bool:
     """Whether ``time_ns`` includes a date. If it does not, it may still include days since the first line of a log."""
     return time_ns >= 365 * DAY_NS
+
+
+def elapsed(earlier_ns: int, later_ns: int) -> int:
+    """Return the time between two lines, negative if they are out of order. If they state no year, the year is that in
+    which they are closest: a new one at New Year, and an ordinary one if the 29th of February is in between.
+    """
+    since_ns = later_ns - earlier_ns
+    if not all(_YEAR_NS <= time_ns < _NEXT_YEAR_NS for time_ns in (earlier_ns, later_ns)):
+        return since_ns
+    half_ns = (_NEXT_YEAR_NS - _YEAR_NS) // 2
+    is_next, is_last = since_ns < -half_ns, since_ns > half_ns
+    starts_before = is_next or (earlier_ns < _MARCH_NS - DAY_NS and not is_last)
+    skips_a_day = starts_before and later_ns >= _MARCH_NS
+    return since_ns + 2 * half_ns * (is_next - is_last) - DAY_NS * skips_a_day
 
 
 def time_of_day(time_ns: int) -> int:

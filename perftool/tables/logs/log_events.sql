@@ -5,8 +5,8 @@
 -- column kind: VARCHAR, meaning of the lines, for example graph_cut or recipe_evicted
 -- column name: VARCHAR, subject of the lines: the reason of a graph cut, a recipe, a model
 -- column count: BIGINT, number of these lines
--- column value: DOUBLE, number in the last of these lines
--- column limit_value: DOUBLE, limit in the last of these lines
+-- column value: DOUBLE, largest number in these lines
+-- column limit_value: DOUBLE, limit in the line with the largest number
 -- column unit: VARCHAR, unit of the numbers
 -- column rank: INTEGER, rank that printed the lines, when known
 -- column path: VARCHAR, path of the file

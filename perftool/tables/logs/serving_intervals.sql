@@ -4,6 +4,7 @@
 -- maker: given
 -- column engine: VARCHAR, name of the engine in the line, or empty
 -- column time: BIGINT, ns since 1970 (in 1972 if the line states no year), or since midnight of the log's first day if the line states no date
+-- column since: BIGINT, ns since the process's previous line about the engine, negative if the two are out of order
 -- column prompt_tokens_per_s: DOUBLE, prompt tokens processed per second
 -- column generation_tokens_per_s: DOUBLE, tokens generated per second
 -- column running: BIGINT, number of requests in the batch at the end of the interval
@@ -14,5 +15,6 @@
 -- column drafted: BIGINT, number of tokens drafted by speculative decoding
 -- column accepted: BIGINT, number of drafted tokens that were accepted
 -- column acceptance_length: DOUBLE, tokens that a call to the model produces on average, with speculative decoding
+-- column process: VARCHAR, labels that distinguish the process from others in the log, such as its pid and its container, or empty
 -- column path: VARCHAR, path of the log
 -- column line: BIGINT, number of the line, from 1

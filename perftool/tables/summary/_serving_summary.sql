@@ -23,7 +23,7 @@ logged AS (
     FROM (
         SELECT path, engine, avg(generation_tokens_per_s) FILTER (generation_tokens_per_s > 0 OR running > 0) AS tokens_per_s,
                sum(preemptions) AS preemptions
-        FROM serving_intervals WHERE engine NOT LIKE '%Aggregated' GROUP BY path, engine
+        FROM serving_intervals WHERE engine NOT LIKE '%Aggregated' GROUP BY path, process, engine
     )
 ),
 -- Ranks that share a model run the same iterations; other ranks serve their own requests. Either way, the slowest rank
