@@ -66,7 +66,7 @@ def test_a_report_contains_all_of_the_sentences(tmp_path: Path) -> None:
 def test_a_wait_for_a_core_is_said_before_it_overloads_the_machine(sentences: Said, waited: int, said: bool) -> None:
     threads = [{"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": waited}]
     found = sentences(machine={"cores_allowed": 2}, window={"wall_ns": 100_000, "threads": threads})
-    assert (WAITED in found) is said
+    assert found.strip() == (WAITED if said else "")
 
 
 @pytest.mark.parametrize(
@@ -118,13 +118,13 @@ def test_a_process_that_takes_new_memory_while_it_is_recorded(
 ) -> None:
     before = {"steps": 4, **counts(quiet, 0, faults)}
     found = sentences(steps={"recorded": 4}, window=counts(0.6, 2 << 30), quiet=before)
-    assert (GREW.format(instead=", instead of 10.0 % in earlier steps") in found) is said
+    assert found.strip() == (GREW.format(instead=", instead of 10.0 % in earlier steps") if said else "")
 
 
 @pytest.mark.parametrize(("grown", "said"), [(2 << 30, True), (1 << 29, False)])
 def test_a_process_that_grows_while_it_is_recorded(sentences: Said, grown: int, said: bool) -> None:
     found = sentences(steps={"recorded": 4}, window=counts(0.6, grown))
-    assert (GREW.format(instead="") in found) is said
+    assert found.strip() == (GREW.format(instead="") if said else "")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from perftool.engine.report.apart import apart_sentence
 from perftool.engine.report.device_words import named_modules, named_parts
 from perftool.engine.report.functions import functions_sentence, narrow_sentence, optimizer_sentence
 from perftool.engine.report.long_calls import LongCalls, long_calls
-from perftool.engine.report.modules import annotated_work, backward_passes, called_ops, modules, op_loop
+from perftool.engine.report.modules import annotated_work, backward_passes, modules, op_loop
 from perftool.engine.report.moves import moves_sentence
 from perftool.engine.report.step_words import steps_and_phases
 from perftool.engine.report.verdict_input import OnCpu, VerdictInput
@@ -26,14 +25,17 @@ NO_LONG_CALLS = LongCalls()
 Opening = Callable[[list[Event]], TraceStore]
 
 
+def context_of(events: list[Event], folder: Path) -> str:
+    path = folder / "trace.json"
+    path.write_bytes(document(events))
+    return " ".join(analyze([str(path)], []).verdict.context)
+
+
 def parts_of(store: TraceStore) -> str:
-    """Return the sentence about modules or annotations or, if there are neither, about called ops."""
-    known = VerdictInput(
+    """Return the sentence about modules or, if there are none, about annotations."""
+    return named_parts(VerdictInput(
         summary={}, rules=(), not_applicable=(), modules=modules(store), annotated=annotated_work(store)
-    )
-    return named_parts(known) or named_parts(
-        replace(known, called=called_ops(store), device_ops=overview.shares(store, overview.TOP_DEVICE_OPS))
-    )
+    ))  # fmt: skip
 
 
 def functions_of(store: TraceStore, stepped: bool = True) -> str:
@@ -176,29 +178,30 @@ def test_an_optimizer_that_the_first_finding_is_about_is_not_named_again(tmp_pat
     assert "The optimizer" not in " ".join(report.verdict.context)
 
 
-def test_a_step_of_many_backward_passes_says_how_many(store: Opening) -> None:
+def test_a_step_of_many_backward_passes_says_how_many(tmp_path: Path) -> None:
     events = [step(1, 0, 10_000)]
+    events += [x(name, at, 4500, "user_annotation") for name, at in (("encode", 0), ("decode", 4500))]
     for k in range(9):
         events += [
             x("aten::mul", 1000 * k, 500, **{"Sequence number": k}),
             x("autograd::engine::evaluate_function: MulBackward0", 1000 * k + 500, 400, **{"Sequence number": k}),
         ]
-    opened = store(events)
+    context = context_of(events, tmp_path)
 
-    assert "A step has 9 backward passes." in repeated(opened)
+    assert "A step has 9 backward passes." in context
+    assert "By annotation: encode 55.6 %, decode 44.4 % of the work." in context
 
 
-def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(store: Opening) -> None:
+def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: Path) -> None:
     events = [step(1, 0, 10_000)]
     for k in range(20):
         events += [
             x(name, 400 * k + at, 100) for name, at in (("aten::sub", 0), ("aten::topk", 100), ("aten::lt", 200))
         ]
-    opened = store(events)
+    context = context_of(events, tmp_path)
 
-    said = repeated(opened)
-
-    assert "A step repeats about 3 ops (aten::topk, aten::sub, aten::lt) 19 times: 76.0 % of the time." in said
+    said = "A step repeats about 3 ops (aten::topk, aten::sub, aten::lt) 19 times: 76.0 % of the time."
+    assert said in context
 
 
 def test_a_loop_of_unnamed_ops_is_not_mentioned(store: Opening) -> None:
@@ -398,17 +401,16 @@ def test_the_forward_of_modules_has_no_second_sentence(store: Opening) -> None:
     assert functions_of(opened) == ""
 
 
-def test_forward_and_backward_of_an_op_are_added_up(store: Opening) -> None:
-    opened = store([
+def test_forward_and_backward_of_an_op_are_added_up(tmp_path: Path) -> None:
+    said = context_of([
         step(1, 0, 10_000), x("aten::lstm", 0, 3000), x("aten::mkldnn_rnn_layer", 0, 3000, **{"Sequence number": 1}),
         x("aten::exp", 3000, 1000, **{"Sequence number": 2}),
         x("autograd::engine::evaluate_function: ExpBackward0", 4000, 1000, **{"Sequence number": 2}),
         x("aten::mul", 4000, 1000),
         x("autograd::engine::evaluate_function: MkldnnRnnLayerBackward0", 5000, 5000, **{"Sequence number": 1}),
         x("aten::mkldnn_rnn_layer_backward", 5000, 5000),
-    ])  # fmt: skip
+    ], tmp_path)  # fmt: skip
 
-    said = parts_of(opened)
     assert "By op, backward pass included: aten::lstm 80.0 %, aten::exp 20.0 % of the work." in said
 
 
