@@ -171,6 +171,7 @@ def test_a_rank_and_slow_links_are_both_in_the_first_lines(tmp_path: Path) -> No
     run.write(tmp_path)
     report = analyze([str(tmp_path)], ACCUSING)
     first, second = report.findings[:2]
+    assert report.run.parallel == PARALLEL["tp"]
     assert report.verdict.headline.startswith("Rank 1 keeps 7 ranks waiting in 2 of 5 steps, every 4th")
     assert report.verdict.headline.endswith("In addition, the links between ranks 4-7 are slow (COL109).")
     assert (first.code, second.code) == ("COL112", "COL109")
