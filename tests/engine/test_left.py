@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ from events import Event, document, kernel, launch, runtime, step, x
 
 from perftool.api import analyze
 from perftool.engine.report import left
+from perftool.engine.report.efficiency import efficiency
 from perftool.engine.report.left import LargeOp, Left
+from perftool.store.trace_store import TraceStore
+
+Opening = Callable[..., TraceStore]
 
 H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
 BF16 = "c10::BFloat16"
@@ -19,26 +24,25 @@ BF16 = "c10::BFloat16"
 PRODUCT: dict[str, Any] = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
 
 
-def headline_of(folder: Path, work_us: float, **shapes: Any) -> str:
-    """Return the headline for a step in which one op keeps the device busy."""
-    events: list[Event] = [
-        step(1, 0, work_us + 20),
-        x("aten::mm", 1, 10, **shapes),
-        *launch(1, 2, 5, 10, work_us, "gemm"),
-    ]
-    path = folder / "trace.json"
-    path.write_bytes(document(events, **H100))
-    return " ".join(analyze(str(path)).verdict.context)
+def sentences(store: TraceStore) -> str:
+    return " ".join(left.left(store, efficiency(store, "cuda")).sentences())
+
+
+def one_op(work_us: float, **shapes: Any) -> list[Event]:
+    """Return a step in which one op keeps the device busy."""
+    return [step(1, 0, work_us + 20), x("aten::mm", 1, 10, **shapes), *launch(1, 2, 5, 10, work_us, "gemm")]
 
 
 def test_a_device_at_its_attainable_rate_has_nothing_left(tmp_path: Path) -> None:
-    found = headline_of(tmp_path, 175, **PRODUCT)
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(one_op(175, **PRODUCT), **H100))
+    found = " ".join(analyze(str(path)).verdict.context)
 
     assert "aten::mm 100.0 %, at 79.4 % of its peak. " in found
     assert found.endswith("further savings require less work (fewer operations, smaller types, larger batches).")
 
 
-def test_shares_are_of_all_work_whatever_the_number_of_shapes(tmp_path: Path) -> None:
+def test_shares_are_of_all_work_whatever_the_number_of_shapes(store: Opening) -> None:
     """Many small shapes of one op add up, and so do ops too small for the table of the report."""
     times = [*[("my::large", 100, n) for n in range(4)], *[("my::small", 5, n) for n in range(80)]]
     times += [(f"my::op{n}", 2, 1) for n in range(100)]
@@ -48,23 +52,22 @@ def test_shares_are_of_all_work_whatever_the_number_of_shapes(tmp_path: Path) ->
         events.append(x(name, 1 + number, 0.9, **{"Input Dims": [[size, 8]], "Input type": [BF16]}))
         events += launch(number + 1, 1.1 + number, 0.5, at, work_us, f"{name} kernel")
         at += work_us
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events, **H100))
-    found = " ".join(analyze(str(path)).verdict.context)
+
+    found = sentences(store(events, **H100))
 
     assert re.findall(r"my::\w+ [\d.]+ %", found) == ["my::large 40.0 %", "my::small 40.0 %"]
 
 
-def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
+def test_an_op_far_above_its_model_proves_nothing(store: Opening) -> None:
     # 8 times as many operations, which take 1111 us at the peak rate.
-    found = headline_of(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
+    found = sentences(store(one_op(400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]}), **H100))
 
     assert "aten::mm 100.0 %, faster than modelled. " in found
     assert "The peak is unknown for 100.0 % of the work." in found
 
 
-def test_an_op_without_shapes_advises_to_record_shapes(tmp_path: Path) -> None:
-    found = headline_of(tmp_path, 175)
+def test_an_op_without_shapes_advises_to_record_shapes(store: Opening) -> None:
+    found = sentences(store(one_op(175), **H100))
 
     text = "Largest ops, by share of the work: aten::mm 100.0 %. The peak is unknown for 100.0 % of "
     assert text + "the work. Shapes were not " in found

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from events import begin, document, end, kernel, launch, loader, memcpy, runtime, step, x
+from stores import findings_of
 
 from perftool.engine.analysis import analysed, analyze, report_on
 from perftool.engine.ranks.choice import choose_schedule
@@ -16,7 +17,7 @@ from perftool.engine.ranks.schedule import IN_PROCESS, Processes
 from perftool.engine.rules import allowance
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, SettingsError
-from perftool.model.report import Report
+from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.reporters.json import as_dict, render_json
@@ -76,29 +77,16 @@ def only(*codes: str) -> list[Rule]:
     return [rule for rule in RULES if rule.code in codes]
 
 
-def found(report: Report) -> list[tuple[str, int | None]]:
-    return sorted((finding.code, finding.rank) for finding in report.findings)
+def found(findings: Sequence[Finding]) -> list[tuple[str, int | None]]:
+    return sorted((finding.code, finding.rank) for finding in findings)
 
 
 def test_the_report_is_that_of_one_store(folder: Path) -> None:
     expected = in_one_store([str(folder)])
 
-    assert ("COL103", 1) in found(expected)
-    assert ("COL108", 3) in found(expected)
+    assert ("COL103", 1) in found(expected.findings)
+    assert ("COL108", 3) in found(expected.findings)
     assert as_dict(analyze([str(folder)], RULES, schedule=Processes(2))) == as_dict(expected)
-
-
-def test_many_small_traces_are_read_together(tmp_path: Path) -> None:
-    paths = [
-        write(tmp_path / f"rank{rank}.json", rank_events(late=100 * rank, compute=2000 + 300 * rank), rank, 3)
-        for rank in range(3)
-    ]
-    rules = only("COL102", "COL103", "COL108", "GAP101", "GAP102")
-    together = analyze(paths, rules)
-    apart = analyze(paths, [*rules, rule("USR904", "SELECT 'never' AS subject WHERE false")])
-
-    assert as_dict(together) == as_dict(apart)
-    assert {rank.rank for rank in together.ranks} == set(range(3))
 
 
 def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
@@ -182,7 +170,7 @@ def test_a_damaged_rank_is_reported_and_the_others_analysed(folder: Path) -> Non
     report = analyze([str(folder)], only("TRC000", "TRC101"))
 
     assert [(rank.rank, rank.status) for rank in report.ranks] == [(0, "ok"), (1, "unreadable"), (2, "ok"), (3, "ok")]
-    assert {code for code, _ in found(report)} >= {"TRC000", "TRC101"}
+    assert {code for code, _ in found(report.findings)} >= {"TRC000", "TRC101"}
     assert [read.status for read in report.inputs] == ["ok", "ok", "truncated", "unreadable"]
     assert {one.rank for one in report.steps} == {0, 2, 3}
 
@@ -199,7 +187,7 @@ def test_a_rank_without_device_work_is_a_finding(tmp_path: Path) -> None:
     host = [event for event in rank_events() if event["cat"] != "kernel"]
     paths = [write(tmp_path / f"rank{at}.json", events, at, 2) for at, events in enumerate([rank_events(), host])]
 
-    assert found(analyze(paths, only("TRC103"))) == [("TRC103", 1)]
+    assert found(findings_of(paths, only("TRC103"))) == [("TRC103", 1)]
 
 
 def test_events_that_cannot_become_slices_are_issues_of_their_file(tmp_path: Path) -> None:
@@ -240,19 +228,21 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
     ]
 
 
-def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_ranks_read_together_or_separately_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     # Sorted as text, these numbers would have a different order.
     ranks = [1, 2, 10]
     for rank in ranks:
-        write(tmp_path / f"rank{rank}.json", rank_events(steps=1, clock=rank * 10.0), rank, 11)
+        events = rank_events(steps=1, clock=rank * 10.0, late=100 * rank, compute=2000 + 300 * rank)
+        write(tmp_path / f"rank{rank}.json", events, rank, 11)
+    rules = only("COL102", "COL103", "COL108", "GAP101", "GAP102")
 
-    report = analyze([str(tmp_path)], only("COL103"))
+    report = analyze([str(tmp_path)], rules)
 
     assert [rank.rank for rank in report.ranks] == ranks
     assert [rank.offset_ns for rank in report.ranks] == [0, -10_000, -90_000]
     assert report.summary["steps"].value == 3
     # With a user's rule, each trace is a separate task.
-    apart = analyze([str(tmp_path)], [*only("COL103"), rule("USR904", "SELECT 'never' AS subject WHERE false")])
+    apart = analyze([str(tmp_path)], [*rules, rule("USR904", "SELECT 'never' AS subject WHERE false")])
     assert [one.rank for one in apart.steps] == ranks
     assert as_dict(apart) == as_dict(report)
 
@@ -279,9 +269,7 @@ def test_a_row_without_a_rank_is_about_the_run_if_all_ranks_agree(folder: Path) 
         rule("USR903", "SELECT 'its own' AS subject, max(ts) AS n FROM device_ops WHERE kind = 'collective'"),
     ]
 
-    report = analyze([str(folder)], rules)
-
-    assert [(finding.code, finding.rank) for finding in report.findings] == [
+    assert [(finding.code, finding.rank) for finding in findings_of([str(folder)], rules)] == [
         ("USR901", None), ("USR902", None), ("USR903", 0), ("USR903", 1),
     ]  # fmt: skip
 
@@ -290,11 +278,11 @@ def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.Monk
     for rank in (2, 3):
         (folder / f"rank{rank}.json").unlink()
     many = rule("USR901", "SELECT 'n' || range AS subject FROM range(2000)")
-    report = analyze([str(folder)], [*only("TRC001"), many])
-    assert sum(finding.code == "USR901" for finding in report.findings) == 1_000
-    assert [finding.message for finding in report.findings if "it found too many rows" in finding.message]
+    findings = findings_of([str(folder)], [*only("TRC001"), many])
+    assert sum(finding.code == "USR901" for finding in findings) == 1_000
+    assert [finding.message for finding in findings if "it found too many rows" in finding.message]
     monkeypatch.setattr(allowance, "MOST_BYTES", 0)
-    (finding,) = analyze([str(folder)], [*only("TRC001"), many]).findings
+    (finding,) = findings_of([str(folder)], [*only("TRC001"), many])
     assert finding.message.startswith("rule USR901 failed: third-party rules may use")
 
 

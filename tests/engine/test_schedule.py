@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from events import document, kernel, runtime, step, x
 
-from perftool.engine.analysis import analyze
+from perftool.engine.analysis import analysed, analyze
 from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.cluster import connect
 from perftool.engine.ranks.part import analyse_batch
@@ -52,7 +52,8 @@ def test_workers_import_nothing_from_the_working_directory(folder: Path, tmp_pat
     command = [sys.executable, str(program), "lint", ".", "--jobs", "2", "--select", "TRC"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    # On a slow machine, the program also says what it is doing.
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert list(folder.glob("*.ran")) == []
 
 
@@ -82,6 +83,9 @@ def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, i
     def progress(stage: str, _: int) -> None:
         done = re.match(r"(\d+) of", stage)
         if not killed and done and int(done[1]) >= after:
+            # A process that is killed while it sends its result keeps the lock of the pool, whose other process then
+            # does not end.
+            time.sleep(0.2)
             for pid in pids():
                 # An idle process may have ended in the meantime.
                 with suppress(ProcessLookupError):
@@ -92,26 +96,30 @@ def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, i
     return progress, killed
 
 
-def test_the_ranks_of_a_killed_process_are_retried(folder: Path) -> None:
+def test_the_ranks_of_a_killed_process_are_retried_from_urls_too(folder: Path) -> None:
+    pytest.importorskip("fsspec")
     progress, killed = killing(lambda: [child.pid or 0 for child in multiprocessing.active_children()], 1)
 
-    report = analyze([str(folder)], RULES, progress, schedule=Processes(2))
+    report = analyze([f"file://{folder}"], RULES, progress, schedule=Processes(2))
 
     assert len(killed) == 1
-    assert as_dict(report) == as_dict(analyze([str(folder)], RULES))
+    assert [(rank.rank, rank.status) for rank in report.ranks] == [(rank, "ok") for rank in range(RANKS)]
+    assert as_dict(report) == as_dict(analyze([f"file://{folder}"], RULES))
 
 
 def test_a_rank_that_kills_every_process_is_unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "rank0.json").unlink()
     monkeypatch.setattr("perftool.engine.ranks.joined.analyse_batch", dies_on_rank_2)
 
     report = analyze([str(folder)], RULES, schedule=Processes(2))
 
-    assert [(rank.rank, rank.status) for rank in report.ranks] == [(0, "ok"), (1, "ok"), (2, "unreadable")]
+    assert [(rank.rank, rank.status) for rank in report.ranks] == [(1, "ok"), (2, "unreadable")]
     (finding,) = [finding for finding in report.findings if finding.code == "TRC000"]
     assert "was killed twice" in finding.message
 
 
 def test_a_rank_that_breaks_the_program_is_the_only_one_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "rank0.json").unlink()
     steps = overview.steps
 
     def breaks(store: Any) -> Any:
@@ -123,7 +131,7 @@ def test_a_rank_that_breaks_the_program_is_the_only_one_lost(folder: Path, monke
 
     report = analyze([str(folder)], RULES)
 
-    assert [(rank.rank, rank.status) for rank in report.ranks] == [(0, "ok"), (1, "ok"), (2, "unreadable")]
+    assert [(rank.rank, rank.status) for rank in report.ranks] == [(1, "ok"), (2, "unreadable")]
     (finding,) = [finding for finding in report.findings if finding.code == "TRC000"]
     assert f"{folder}/rank2.json: internal error: ZeroDivisionError: division by zero" in finding.message
 
@@ -257,12 +265,11 @@ def bucket() -> Iterator[str]:
     system.rm("/run", recursive=True)
 
 
-def test_a_remote_folder_is_analysed(bucket: str) -> None:
-    report = analyze([bucket], RULES)
-
-    assert [(read.path, read.rank, read.status) for read in report.inputs] == [
-        ("memory:///run/rank0.json", 0, "ok"), ("memory:///run/rank1.json", 1, "ok"),
-    ]  # fmt: skip
+def test_a_remote_folder_is_read(bucket: str) -> None:
+    with analysed(find_inputs([bucket])) as run:
+        assert [(read.path, read.rank, read.status) for read in run.store.inputs] == [
+            ("memory:///run/rank0.json", 0, "ok"), ("memory:///run/rank1.json", 1, "ok"),
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("what", "ranks"), [("/*.json", (0, 1)), ("/rank*", (0, 1)), ("/rank1.json", (1,))])
@@ -284,12 +291,6 @@ def test_a_remote_file_that_no_url_can_name_is_an_error(bucket: str) -> None:
     pytest.importorskip("fsspec").filesystem("memory").pipe("/run/rank0.json::rank1.json", trace(1))
     with pytest.raises(InputError, match="contains '::'"):
         find_inputs([bucket])
-
-
-def test_processes_fetch_their_files(folder: Path) -> None:
-    pytest.importorskip("fsspec")
-    report = analyze([f"file://{folder}"], RULES, schedule=Processes(2))
-    assert [(rank.rank, rank.status) for rank in report.ranks] == [(rank, "ok") for rank in range(RANKS)]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,16 @@ from events import Event, document, kernel, launch, loader, runtime, step, x
 from stores import findings_of
 
 from perftool.engine.analysis import analyze
+from perftool.engine.report import overview
+from perftool.engine.report.causes import causes
+from perftool.engine.report.functions import one_off_sentence
 from perftool.engine.rules.pack import load_packs
 from perftool.model.recorded_on import RECORDED_KEY
-from perftool.model.report import Report, Source, StepLength, Verdict
+from perftool.model.report import Finding, Report, Source, StepLength, Verdict
 from perftool.reporters.naming import facts
+from perftool.store.trace_store import TraceStore
+
+Opening = Callable[[list[Event]], TraceStore]
 
 # One of the run's threads was ready to run but had no core for 20 % of the recording.
 OVERLOADED = {
@@ -26,6 +33,12 @@ def report_of(events: list[Event], folder: Path, without: str = "", **metadata: 
     path = folder / "trace.json"
     path.write_bytes(document(events, **metadata))
     return analyze([str(path)], [rule for rule in load_packs() if rule.code != without])
+
+
+def found_by(code: str, events: list[Event], folder: Path) -> tuple[Finding, ...]:
+    path = folder / "trace.json"
+    path.write_bytes(document(events))
+    return findings_of([str(path)], [rule for rule in load_packs() if rule.code == code])
 
 
 def test_a_large_cause_without_a_rule_is_the_headline(tmp_path: Path) -> None:
@@ -59,21 +72,17 @@ def test_findings_about_the_trace_are_not_advice(tmp_path: Path) -> None:
     assert report.advice == ()
 
 
-def test_a_backward_pass_makes_a_training_run(tmp_path: Path) -> None:
+def test_a_backward_pass_makes_a_training_run(store: Opening) -> None:
     forward = [x("aten::add", 10 * at, 5) for at in range(20)]
+    numbered = [x("aten::add", 10 * at, 5, **{"Sequence number": at}) for at in range(20)]
     backward = x("autograd::engine::evaluate_function: AddBackward0", 300, 5)
     added = x("torch::autograd::AccumulateGrad", 310, 5)
 
-    assert report_of(forward, tmp_path).run.kind == "inference"
+    assert overview.run(store(forward)).kind == "inference"
+    assert overview.run(store(numbered)).kind is None
     # Without an optimizer, a backward pass may serve only to compute gradients of inputs, for attributions.
-    assert report_of([*forward, backward], tmp_path).run.kind is None
-    assert report_of([*forward, backward, added], tmp_path).run.kind == "training"
-
-
-def test_numbered_forward_ops_leave_the_kind_of_run_open(tmp_path: Path) -> None:
-    numbered = [x("aten::add", 10 * at, 5, **{"Sequence number": at}) for at in range(20)]
-
-    assert report_of(numbered, tmp_path).run.kind is None
+    assert overview.run(store([*forward, backward])).kind is None
+    assert overview.run(store([*forward, backward, added])).kind == "training"
 
 
 def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
@@ -107,8 +116,8 @@ def test_a_trace_without_work_has_no_times(tmp_path: Path) -> None:
     assert report_of([], tmp_path).verdict.detail == "No event in the trace shows work, so no times are known."
 
 
-def test_the_parts_of_a_step_on_the_cpu_add_up(tmp_path: Path) -> None:
-    (only,) = report_of([step(1, 0, 1000), x("aten::mm", 10, 500), x("aten::to", 600, 100)], tmp_path).steps
+def test_the_parts_of_a_step_on_the_cpu_add_up(store: Opening) -> None:
+    (only,) = overview.steps(store([step(1, 0, 1000), x("aten::mm", 10, 500), x("aten::to", 600, 100)]))
 
     assert only.breakdown_ns["cpu_op"] == 600_000
     assert {part: ns for part, ns in only.parts_ns.items() if ns} == {
@@ -248,7 +257,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
 
 @pytest.mark.parametrize(("longest", "lengths"), [(1318, 0), (838, 2)])
 def test_long_steps_further_apart_than_the_two_groups_have_no_length(
-    longest: int, lengths: int, tmp_path: Path
+    longest: int, lengths: int, store: Opening
 ) -> None:
     """The steps of a recording on a busy machine. The long steps differ by up to 712 ms, but the two groups by only 232
     ms.
@@ -257,10 +266,8 @@ def test_long_steps_further_apart_than_the_two_groups_have_no_length(
     for number, dur in enumerate((804, 328, 324, 800, longest, 374, 606, 366)):
         events += [step(number, ts, 1000 * dur), x("aten::mm", ts, 1000 * dur - 100)]
         ts += 1000 * dur
-    report = report_of(events, tmp_path)
 
-    assert len(report.run.lengths) == lengths
-    assert ("two lengths" in report.verdict.caveats) is bool(lengths)
+    assert len(overview.lengths(store(events))) == lengths
 
 
 def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> None:
@@ -342,12 +349,12 @@ def test_without_added_work_the_growing_part_is_named(tmp_path: Path) -> None:
     assert "; the long ones spend 5.95 ms more on waiting for data." in caveats
 
 
-def test_long_first_steps_and_one_exception_are_not_a_second_length(tmp_path: Path) -> None:
+def test_long_first_steps_and_one_exception_are_not_a_second_length(store: Opening) -> None:
     def lengths(durs: list[int]) -> tuple[StepLength, ...]:
         starts = [sum(durs[:number]) for number in range(len(durs))]
         events = [e for number, (ts, dur) in enumerate(zip(starts, durs, strict=True)) for e in
                   (step(number, ts, dur), x("aten::mm", ts, dur - 10))]  # fmt: skip
-        return report_of(events, tmp_path).run.lengths
+        return overview.lengths(store(events))
 
     assert lengths([9000, 9000, 4000, 4000, 4000, 4000]) == ()
     assert lengths([4000, 4000, 4000, 9000, 4000, 4000]) == ()
@@ -408,7 +415,7 @@ def test_the_largest_of_several_causes_is_not_the_whole_loss(tmp_path: Path) -> 
     )
 
 
-def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path: Path) -> None:
+def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path: Path, store: Opening) -> None:
     """Five steps do not show how often a plot recurs. All steps together would halve the share of the other gains."""
     starts = (0, 10_000, 20_000, 60_000, 70_000)
     events = [
@@ -420,14 +427,13 @@ def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path
             x("aten::mm", ts + 4000, 5900),
         )
     ]
+
+    def python(name: str, ts: float, dur: float, number: int) -> Event:
+        return x(name, ts, dur, "python_function", **{"Python id": number})
+
     plots = [python("plot.py(7): draw", 30_000, 29_000, 1), python("plot.py(9): axis", 31_000, 20_000, 2)]
 
-    def analyzed(*more: Event) -> Report:
-        path = tmp_path / "trace.json"
-        path.write_bytes(document([*events, *more]))
-        return analyze([str(path)])
-
-    report = analyzed(*plots)
+    report = report_of([*events, *plots], tmp_path)
     (gain,) = [found.gain for found in report.findings if found.code == "GAP102"]
     assert gain is not None
     assert gain.share_of_step == pytest.approx(0.4, abs=0.02)
@@ -438,75 +444,9 @@ def test_gains_leave_out_a_long_call_that_only_one_of_a_few_steps_makes(tmp_path
     assert sentence in report.verdict.caveats
     assert not any(found.gain for found in report.findings if found.code == "STP101")
 
-    twice = analyzed(*plots, python("plot.py(7): draw", 70_500, 10, 3))
-    assert not any("it alone calls draw" in caveat for caveat in twice.verdict.caveats)
-
-
-def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_take_it(tmp_path: Path) -> None:
-    """The trace contains the profiler's span, so the time outside the steps is known even without stacks."""
-    steps = [event for k in range(4) for event in (step(k, 5000 + 1000 * k, 1000), x("aten::mm", 5000 + 1000 * k, 900))]
-    span = x("PyTorch Profiler (0)", 0, 12_000, "Trace", pid="Spans", tid="PyTorch Profiler")
-    stacks = [
-        python("run.py(3): <module>", 100, 11_900, 1), python("run.py(8): tokenize", 300, 4000, 2),
-        python("run.py(20): plot", 9100, 2500, 3),
-    ]  # fmt: skip
-    short = [step(k, 500 + 1000 * k, 1000) for k in range(4)]
-
-    def said(*events: Event) -> str:
-        path = tmp_path / "trace.json"
-        path.write_bytes(document(list(events)))
-        return context_of(path)
-
-    assert "Of the 9.00 ms recorded, 5.00 ms pass before the first complete step." in said(*steps, span)
-    assert (
-        "Of the 12.0 ms recorded, 5.00 ms pass before the first complete step, mostly in tokenize (run.py), "
-        "and 3.00 ms after the last complete step, mostly in plot (run.py)."
-    ) in said(*steps, span, *stacks)
-    # The profiler stops and saves its trace during the last update, after its span has ended.
-    saving = x("Optimizer.step#Adam.step", 8900, 9000, "user_annotation")
-    assert "after the last" not in said(*steps, span | {"dur": 9100}, saving)
-    # The time before the first step may be part of a step.
-    assert "pass before" not in said(
-        *short, *(x("aten::mm", one["ts"], 900) for one in short), x("aten::mm", 0, 400), span | {"dur": 4600}
-    )
-
-
-def test_the_time_before_the_ops_of_a_recording_without_steps_is_given(tmp_path: Path) -> None:
-    ops = [x("aten::mm" if k % 2 else "aten::exp", 4000 + 100 * k, 90) for k in range(60)]
-    setup = [x("aten::normal_", 10, 50)]
-    loaded = [python("run.py(8): load", 100, 3800, 2)]
-
-    def said(*events: Event) -> str:
-        path = tmp_path / "trace.json"
-        path.write_bytes(document([python("run.py(3): <module>", 0, 10_000, 1), *events]))
-        return context_of(path)
-
-    assert "Of the 10.0 ms recorded, 4.00 ms pass before the repeated ops, mostly in load (run.py)." in said(
-        *setup, *loaded, *ops
-    )
-    assert "Of the 10.0 ms recorded, 4.00 ms pass before the first op, mostly in <module> (run.py)." in said(
-        x("aten::mm", 4000, 6000)
-    )
-
-
-def test_copies_and_fills_are_mentioned_if_they_take_a_tenth_of_the_time(tmp_path: Path) -> None:
-    """The copy of a backward function counts for the line that ran the forward op."""
-
-    def said(copied_us: int, *more: Event) -> str:
-        path = tmp_path / "trace.json"
-        path.write_bytes(document([
-            step(1, 0, 1000), python("net.py(7): dilate", 0, 300, 1), python("net.py(3): train", 300, 690, 2),
-            x("aten::slice", 10, 20, **{"Sequence number": 4}), x("aten::mm", 40, 250), x("aten::exp", 300, 250),
-            x("autograd::engine::evaluate_function: SliceBackward0", 600, copied_us + 10,
-              **{"Sequence number": 4, "Fwd thread id": 1}),
-            x("aten::copy_", 605, copied_us), *more,
-        ]))  # fmt: skip
-        return context_of(path)
-
-    assert "Copies and fills" not in said(90)
-    copies = "Copies and fills, which compute nothing, take"
-    assert f"{copies} 15.0 % of the time, 100.0 % of it in dilate (net.py:7)." in said(150)
-    assert f"{copies} 20.0 % of the time, 75.0 % of it in dilate (net.py:7)." in said(150, x("aten::fill_", 900, 50))
+    assert one_off_sentence(store([*events, *plots])) in report.verdict.caveats
+    twice = one_off_sentence(store([*events, *plots, python("plot.py(7): draw", 70_500, 10, 3)]))
+    assert "it alone calls axis (plot.py:9)" in twice
 
 
 def test_advice_that_gains_little_is_only_in_the_table(tmp_path: Path) -> None:
@@ -528,76 +468,6 @@ def test_advice_that_gains_little_is_only_in_the_table(tmp_path: Path) -> None:
     assert "By module: Net 62.5 %, Loss 36.5 % of the work." in " ".join(report.verdict.context)
 
 
-def test_an_optimizer_with_a_large_share_of_the_time_is_named(tmp_path: Path) -> None:
-    def said(kind: str, dur: int, *outer: Event) -> str:
-        path = tmp_path / "trace.json"
-        # The last call ends after the last step.
-        calls = [
-            x(f"Optimizer.step#{kind}.step", at + 10_000 - dur, dur + longer, "user_annotation")
-            for at, longer in ((0, 0), (10_000, 90_000))
-        ]
-        steps = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
-        path.write_bytes(document([*steps, x("aten::mm", 0, 5900), x("aten::mm", 10_000, 5900), *calls, *outer]))
-        return context_of(path)
-
-    lookahead = [
-        x("Optimizer.step#Lookahead.step", at, dur, "user_annotation") for at, dur in ((6000, 4000), (16_000, 95_000))
-    ]
-    assert "The optimizer (SparseAdam) takes 40.0 % of the time." in said("SparseAdam", 4000)
-    assert "The optimizer (Adamax) takes 30.0 % of the time." in said("Adamax", 3000, *lookahead)
-    assert "The optimizer" not in said("SparseAdam", 1000)
-    # The first finding, which is about Adam, already says this.
-    assert "The optimizer" not in said("Adam", 4000)
-
-
-def test_a_step_of_many_backward_passes_says_how_many(tmp_path: Path) -> None:
-    events = [step(1, 0, 10_000)]
-    for k in range(9):
-        events += [
-            x("aten::mul", 1000 * k, 500, **{"Sequence number": k}),
-            x("autograd::engine::evaluate_function: MulBackward0", 1000 * k + 500, 400, **{"Sequence number": k}),
-        ]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
-
-    assert "A step has 9 backward passes." in context_of(path)
-
-
-def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: Path) -> None:
-    events = [step(1, 0, 10_000)]
-    for k in range(20):
-        events += [
-            x(name, 400 * k + at, 100) for name, at in (("aten::sub", 0), ("aten::topk", 100), ("aten::lt", 200))
-        ]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
-
-    said = context_of(path)
-
-    assert "A step repeats about 3 ops (aten::topk, aten::sub, aten::lt) 19 times: 76.0 % of the time." in said
-
-
-def test_a_loop_of_unnamed_ops_is_not_mentioned(tmp_path: Path) -> None:
-    # The ops take less than a third of each repetition.
-    events = [step(1, 0, 10_000)]
-    for k in range(20):
-        events += [x(name, 400 * k + at, 30) for name, at in (("aten::sub", 0), ("aten::topk", 100), ("aten::lt", 200))]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
-
-    assert "repeats" not in context_of(path)
-
-
-def test_the_layers_of_a_model_are_no_loop(tmp_path: Path) -> None:
-    events = [step(1, 0, 10_000)]
-    for k in range(12):
-        events += [x("aten::linear", 400 * k, 100), x("aten::gelu", 400 * k + 100, 200)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
-
-    assert "repeats" not in context_of(path)
-
-
 def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[60_000, 256], [60_000, 1]]}
     path = tmp_path / "trace.json"
@@ -610,13 +480,12 @@ def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path
     )
 
 
-def test_a_gap_that_nothing_explains_is_placed_between_ops(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([step(1, 0, 10_000), x("aten::detach", 0, 100), x("aten::embedding", 9000, 1000)]))
+def test_a_gap_that_nothing_explains_is_placed_between_ops(store: Opening) -> None:
+    opened = store([step(1, 0, 10_000), x("aten::detach", 0, 100), x("aten::embedding", 9000, 1000)])
+    (cause,) = causes(opened, (), (), "cpu")
 
-    headline = analyze([str(path)]).verdict.headline
-
-    assert "the longest stretch takes 8.90 ms, between aten::detach and aten::embedding." in headline
+    assert cause.longest
+    assert (cause.longest.dur_ns, cause.longest.name) == (8_900_000, "between aten::detach and aten::embedding")
 
 
 def test_gaps_are_placed_between_the_ops_with_most_of_them(tmp_path: Path) -> None:
@@ -635,316 +504,50 @@ def test_gaps_are_placed_between_the_ops_with_most_of_them(tmp_path: Path) -> No
     assert "the longest stretch takes 1.90 ms. Stacks" in headline
 
 
-def test_an_annotation_around_the_whole_step_gives_way_to_those_inside_it(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), x("md_step", 0, 10_000, "user_annotation"), x("neighbours", 0, 7000, "user_annotation"),
-        x("forces", 7000, 3000, "user_annotation"), x("aten::mul", 100, 6000), x("aten::add", 7100, 2000),
-    ]))  # fmt: skip
-
-    assert "By annotation: neighbours 75.0 %, forces 25.0 % of the work." in context_of(path)
-
-
-def python(name: str, ts: float, dur: float, number: int) -> Event:
-    return x(name, ts, dur, "python_function", **{"Python id": number})
-
-
-def module(name: str, ts: float, dur: float, number: int) -> Event:
-    return python(f"nn.Module: {name}", ts, dur, number)
-
-
-def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None:
-    calls = [module("Net_0", 1000 * k, 900, k + 2) for k in range(10)]
-    ops = [x("aten::mul", 1000 * k + 50, 800) for k in range(10)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("eval.py(3): <module>", 0, 10_000, 1), *calls, *ops,
-    ]))  # fmt: skip
-
-    assert "A step calls Net 10 times." in context_of(path)
-
-
-def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path) -> None:
-    calls = [module("Cell_0", 100 + 1000 * k, 900, k + 3) for k in range(9)]
-    ops = [x("aten::mul", 150 + 1000 * k, 800) for k in range(9)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1), module("Rnn_0", 10, 9900, 2),
-        *calls, *ops,
-    ]))  # fmt: skip
-
-    assert "Each call to Rnn calls the same Cell 9 times: 100.0 % of the work." in context_of(path)
-
-
-def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> None:
-    """The caller of both functions has all of the time. The time of library functions belongs to their caller."""
-    library = [python("transformers/models/clip/modeling_clip.py(9): forward", 110, 6800, 5)]
-    encoded = [python("run.py(8): encode", 100 + 3500 * k, 3500, 3 + 10 * k) for k in range(2)]
-    events = [
-        python("run.py(3): <module>", 0, 10_000, 1), python("run.py(20): main", 10, 9900, 2), *encoded, *library,
-        python("run.py(14): score", 7200, 2600, 4), python("run.py(15): <listcomp>", 7300, 2400, 6),
-    ]  # fmt: skip
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([*events, x("aten::add", 0, 50), x("aten::mul", 120, 6700), x("aten::exp", 7300, 2700)]))
-
-    said = context_of(path)
-
-    assert "Time by function, outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
-
-
-@pytest.mark.parametrize(
-    ("outer", "times", "said"),
-    [
-        ("run.py(20): update", 1, "All steps (8.00 ms) are within one call to update (run.py:20). Work before"),
-        ("run.py(20): update", 1000, ""),
-        ("run.py(20): update", 4, ""),
-        ("run.py(20): main", 1, ""),
-    ],
-    ids=["one call", "a long recording", "a call for each step", "the main function"],
-)
-def test_a_short_recording_within_one_call_may_not_show_what_the_program_does_between(
-    tmp_path: Path, outer: str, times: int, said: str
-) -> None:
-    """Reinforcement learning, for example, collects data between its updates."""
-    length = 2000 * times if times == 1000 else 2000
-    steps = [step(k + 1, length * k, length) for k in range(4)]
-    calls = 4 if times == 4 else 1
-    outside = [python(outer, 4 * length // calls * k, 4 * length // calls, k + 2) for k in range(calls)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        *steps, python("run.py(3): <module>", 0, 4 * length, 1), *outside,
-        *(x("aten::mul", length * k, length // 2) for k in range(4)),
-    ]))  # fmt: skip
-
-    caveats = analyze([str(path)]).verdict.caveats
-    assert said in caveats
-    assert ("within one call" in caveats) == bool(said)
-
-
-def test_a_call_that_ran_when_the_recording_began_counts_with_the_later_calls(tmp_path: Path) -> None:
-    """The recording begins inside a call of encode, so that call has no line."""
-
-    def call(name: str, number: int, parent: int | None, ts: float, dur: float) -> Event:
-        return x(name, ts, dur, "python_function", **{"Python parent id": parent, "Python id": number})
-
-    events = [
-        call("run.py(21): main", 1, None, 0, 10_000), call("run.py(9): encode", 2, 1, 2, 2998),
-        call("torch/profiler/profiler.py(1227): step", 3, 2, 4, 20),
-        call("torch/autograd/profiler.py(414): _start_trace", 4, 3, 6, 10),
-        call("<built-in function perf_counter_ns>", 5, 4, 10, 1),
-        call("run.py(8): encode", 6, 1, 3000, 4000), call("run.py(14): score", 7, 1, 7000, 2900),
-    ]  # fmt: skip
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([*events, x("aten::mul", 120, 6700), x("aten::exp", 7300, 2700)]))
-
-    assert "Time by function, outside PyTorch: encode (run.py:8) 69.6 %, 2 calls; score" in context_of(path)
-
-
-def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) -> None:
-    events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
-    for begin in (0, 10_000):
-        events += [x("aten::mm", begin + 4000 * k, 3000) for k in range(2)]
-        events += [x("aten::mm", begin + 8000 + 100 * k, 90) for k in range(10)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
-    even = tmp_path / "even.json"
-    even.write_bytes(document([event for event in events if event["dur"] != 90]))
-
-    assert "aten::mm spends more than half of its time in 2 of 12 calls a step." in context_of(path)
-    assert "more than half of its time" not in context_of(even)
-
-
-def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_its_op(tmp_path: Path) -> None:
-    """In the second recording, a different call is the slow one in each step."""
-
-    def recorded(long: int, times: int) -> bytes:
-        events = [python("run.py(3): <module>", 0, 20_000, 1)]
-        for begin in (0, 10_000):
-            events.append(step(1 + begin // 10_000, begin, 10_000))
-            slow = long + times * begin // 10_000
-            for k in range(10):
-                at, dur = begin + 100 * k + (5000 if k > slow else 0), 5000 if k == slow else 90
-                events += [module("Net_0", at, dur, 10 + k + begin), x("aten::mm", at + 1, dur - 2)]
-        return document(events)
-
-    path, random = tmp_path / "trace.json", tmp_path / "random.json"
-    path.write_bytes(recorded(0, 0))
-    random.write_bytes(recorded(0, 1))
-
-    said = context_of(path)
-    assert "Net spends more than half of its time in the first of 10 calls a step." in said
-    assert said.count("more than half of its time") == 1
-    assert "calls Net" not in said
-    assert "more than half of its time" not in context_of(random)
-
-
-def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -> None:
-    """The verdict also names what the outermost function computes outside of modules. The time of the backward pass
-    does not count for the function that runs it.
-    """
-
-    def forward(name: str, at: int, dur: int, number: int) -> Event:
-        return x(name, at, dur, **{"Sequence number": number})
-
-    def backward(name: str, at: int, dur: int, number: int) -> list[Event]:
-        function = x(f"autograd::engine::evaluate_function: {name}", at, dur, **{"Sequence number": number})
-        return [function, x("aten::mul", at, dur)]
-
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1),
-        module("Net_0", 0, 1000, 2), forward("aten::add", 10, 900, 1),
-        python("run.py(3): penalty", 1000, 1000, 3), forward("aten::norm", 1000, 1000, 2),
-        forward("aten::pow", 2000, 1000, 3),
-        python("run.py(6): update", 3000, 7000, 4), *backward("PowBackward0", 3000, 3000, 3),
-        *backward("NormBackward0", 6000, 2000, 2), *backward("AddBackward0", 8000, 1500, 1),
-    ]))  # fmt: skip
-
-    named = "train itself (run.py:9, mostly aten::pow) 40.0 %; penalty (run.py:3) 30.0 %; update (run.py:6) 5.0 %."
-    said = context_of(path)
-    assert f"Time by function, outside PyTorch, backward pass included: {named}" in said
-
-
-def test_work_that_counts_for_two_functions_is_not_divided_among_them(tmp_path: Path) -> None:
-    """A gradient that is differentiated again counts for the function that computes it, and for the forward pass."""
-
-    def work(name: str, at: int, dur: int, number: int) -> Event:
-        return x(name, at, dur, **{"Sequence number": number})
-
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1),
-        python("run.py(3): energy", 0, 2000, 2), work("aten::norm", 0, 2000, 1),
-        work("autograd::engine::evaluate_function: NormBackward0", 2000, 4000, 1), work("aten::mul", 2000, 4000, 2),
-        work("autograd::engine::evaluate_function: MulBackward0", 6000, 4000, 2), x("aten::mul", 6000, 4000),
-    ]))  # fmt: skip
-
-    assert "Time by function" not in context_of(path)
-
-
-def test_the_forward_of_modules_has_no_second_sentence(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1), module("Net_0", 0, 5000, 2),
-        python("run.py(3): forward", 10, 4900, 3), x("aten::add", 20, 4800), x("aten::mul", 5000, 5000),
-    ]))  # fmt: skip
-
-    said = context_of(path)
-    assert "By module: Net 49.0 % of the work; 51.0 % is outside of modules." in said
-    assert "By function" not in said
-
-
-def test_forward_and_backward_of_an_op_are_added_up(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), x("aten::lstm", 0, 3000), x("aten::mkldnn_rnn_layer", 0, 3000, **{"Sequence number": 1}),
-        x("aten::exp", 3000, 1000, **{"Sequence number": 2}),
-        x("autograd::engine::evaluate_function: ExpBackward0", 4000, 1000, **{"Sequence number": 2}),
-        x("aten::mul", 4000, 1000),
-        x("autograd::engine::evaluate_function: MkldnnRnnLayerBackward0", 5000, 5000, **{"Sequence number": 1}),
-        x("aten::mkldnn_rnn_layer_backward", 5000, 5000),
-    ]))  # fmt: skip
-
-    said = context_of(path)
-    assert "By op, backward pass included: aten::lstm 80.0 %, aten::exp 20.0 % of the work." in said
-
-
-def test_a_function_with_all_of_the_time_is_not_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(
-        document(
-            [
-                python("run.py(3): <module>", 0, 10_000, 1),
-                python("run.py(20): main", 10, 9900, 2),
-                x("aten::mul", 120, 9700),
-            ]
-        )
-    )
-
-    assert "By function" not in context_of(path)
-
-
-def test_unannotated_backward_work_belongs_to_the_annotation_of_its_forward_op(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), x("encode", 0, 1000, "user_annotation"), x("loss", 1000, 3000, "user_annotation"),
-        x("aten::mul", 0, 1000, **{"Sequence number": 1}), x("aten::exp", 1000, 3000, **{"Sequence number": 2}),
-        x("autograd::engine::evaluate_function: ExpBackward0", 4000, 5000, **{"Sequence number": 2}),
-        x("aten::mul", 4000, 5000),
-        x("autograd::engine::evaluate_function: MulBackward0", 9000, 1000, **{"Sequence number": 1}),
-        x("aten::mul", 9000, 1000),
-    ]))  # fmt: skip
-
-    parts = context_of(path)
-
-    assert "By annotation, backward pass included: loss 80.0 %, encode 20.0 % of the work." in parts
-
-
-def test_overhead_that_no_single_op_has_is_given_with_the_number_of_ops(tmp_path: Path) -> None:
+def test_overhead_that_no_single_op_has_is_given_with_the_number_of_ops(store: Opening) -> None:
     """Each of five kinds of op takes a fifth of the overhead."""
     free = [f"aten::{name}" for name in ("view", "expand", "transpose", "empty", "as_strided")]
     events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
     for at in range(0, 20_000, 2000):
         for place, name in enumerate(free):
             events += [x(name, at + 400 * place, 300), x("aten::mul", at + 400 * place + 300, 80)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
 
-    text = analyze([str(path)]).verdict.causes[0].text
+    text = causes(store(events), (), (), "cpu")[0].text
 
     assert text.endswith("or call other ops (50 ops a step: larger batches or fewer ops reduce this)")
 
 
-def test_a_cause_names_the_op_that_takes_most_of_its_time(tmp_path: Path) -> None:
+def test_a_cause_names_the_op_that_takes_most_of_its_time(store: Opening) -> None:
     events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
     for begin in (0, 10_000):
         events += [x("aten::mm", begin, 4000), x("aten::unbind", begin + 4000, 5000)]
         events += [x("aten::select", begin + 4000 + 100 * k, 80) for k in range(50)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
+    (cause, *_) = causes(store(events), (), (), "cpu")
 
-    headline = analyze([str(path)]).verdict.headline
-    assert headline.startswith("For 50.0 % of the time (5.00 ms a step), no op computes while ")
-    assert "or call other ops, mostly in aten::unbind (1 call a step)" in headline
-
-
-def test_a_class_of_modules_inside_and_outside_the_largest_module_counts_as_a_whole(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("eval.py(3): <module>", 0, 10_000, 1),
-        module("Body_0", 0, 6000, 2), module("W8Linear_0", 100, 5500, 3), x("aten::mul", 150, 5400),
-        module("W8Linear_1", 6000, 4000, 4), x("aten::mul", 6100, 3600),
-    ]))  # fmt: skip
-
-    assert "By module: W8Linear 100.0 % of the work." in context_of(path)
+    assert (cause.share, cause.ns_per_step) == (0.5, 5_000_000)
+    assert cause.text.startswith("no op computes while ")
+    assert "or call other ops, mostly in aten::unbind (1 call a step)" in cause.text
 
 
 def test_long_first_steps_get_no_advice(tmp_path: Path) -> None:
     events = [step(k, 20_000 * min(k, 2) + 10_000 * max(k - 2, 0), 20_000 if k < 2 else 10_000) for k in range(8)]
     events += [x("aten::mm", one["ts"], 9000) for one in events]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
 
-    report = analyze([str(path)])
-
-    assert [found.advice for found in report.findings if found.code == "STP101"] == [False]
+    assert [found.advice for found in found_by("STP101", events, tmp_path)] == [False]
 
 
-@pytest.mark.parametrize("called", ["PNet", None])
-def test_other_work_between_calls_of_a_module_gets_no_advice(called: str | None, tmp_path: Path) -> None:
+def test_other_work_between_calls_of_a_module_gets_no_advice(tmp_path: Path) -> None:
     """A detector that calls a small network for each image, and another network for some images."""
     events = []
     for number in range(9):
         ts, images = 20_000 * number, {3: 8, 6: 7, 7: 8}.get(number, 0)
         events += [step(number, ts, 3000 + 2000 * images), x("aten::mm", ts, 2000)]
         events += [x("aten::conv2d", ts + 3000 + 2000 * image, 1800) for image in range(images)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events, **{RECORDED_KEY: {"version": 1, "steps": {"called": called}}}))
+    report = report_of(events, tmp_path, **{RECORDED_KEY: {"version": 1, "steps": {"called": "PNet"}}})
 
-    report = analyze([str(path)])
-
-    assert [found.advice for found in report.findings if found.code == "STP101"] == [called is None]
-    assert ("A step is one call of PNet." in report.verdict.context) is (called is not None)
+    assert [found.advice for found in report.findings if found.code == "STP101"] == [False]
+    assert "A step is one call of PNet." in report.verdict.context
+    assert [found.advice for found in found_by("STP101", events, tmp_path)] == [True]
 
 
 def test_a_wait_for_the_first_batch_gets_no_advice(tmp_path: Path) -> None:
@@ -953,85 +556,12 @@ def test_a_wait_for_the_first_batch_gets_no_advice(tmp_path: Path) -> None:
     for k in range(1, 5):
         events += [step(k, 9000 + 1000 * k, 1000), loader(9000 + 1000 * k, 10, workers)]
     events += [x("aten::mm", 9100 + 1000 * k, 800) for k in range(1, 5)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
 
-    report = analyze([str(path)])
-
-    assert [found.advice for found in report.findings if found.code == "GAP102"] == [False]
+    assert [found.advice for found in found_by("GAP102", events, tmp_path)] == [False]
 
 
 def test_the_layers_of_a_decoder_are_no_loop_of_small_ops(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[4, 8], [8, 8]]}
     events = [x(f"aten::op{k % 20}", 20 * k, 12, **shapes) for k in range(20 * 120)]
-    path = tmp_path / "trace.json"
-    path.write_bytes(document(events))
 
-    assert "GAP113" not in [found.code for found in findings_of([str(path)])]
-
-
-def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_path: Path) -> None:
-    """Block takes 60 % of the work: 50 % in its submodule Conv and 10 % itself. Neither Block nor its own 10 % appear
-    beside Conv.
-    """
-
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
-        module("Block_0", 0, 6000, 2), module("Conv_0", 0, 5000, 3), x("aten::mul", 0, 5000),
-        x("aten::add", 5000, 1000),
-        module("Conv_1", 6000, 2500, 4), x("aten::mul", 6000, 2500),
-        module("Norm_0", 8500, 1500, 5), x("aten::div", 8500, 500), module("Scale_0", 9000, 1000, 6),
-        x("aten::exp", 9000, 1000),
-    ]))  # fmt: skip
-
-    assert "By module: Conv 75.0 %, Norm 15.0 % of the work." in context_of(path)
-
-
-def test_a_container_of_modules_is_not_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
-        module("Sequential_0", 0, 6000, 2), module("Conv_0", 0, 3000, 3), x("aten::mul", 0, 3000),
-        module("Norm_0", 3000, 3000, 4), x("aten::div", 3000, 3000),
-        module("Conv_1", 6000, 4000, 5), x("aten::mul", 6000, 4000),
-    ]))  # fmt: skip
-
-    assert "By module: Conv 70.0 %, Norm 30.0 % of the work." in context_of(path)
-
-
-def test_a_module_inside_one_of_its_own_class_is_not_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
-        module("Scale_0", 0, 10_000, 2), module("Coupling_0", 0, 5000, 3), x("aten::mul", 0, 5000),
-        module("Scale_1", 5000, 3000, 4), module("Coupling_1", 5000, 3000, 5), x("aten::mul", 5000, 3000),
-        module("Norm_0", 8000, 2000, 6), x("aten::div", 8000, 2000),
-    ]))  # fmt: skip
-
-    assert "By module: Coupling 80.0 %, Norm 20.0 % of the work." in context_of(path)
-
-
-def test_modules_inside_a_wrapper_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
-        module("DistributedDataParallel_0", 0, 6000, 2), module("Critic_0", 0, 6000, 3), x("aten::mul", 0, 6000),
-        module("DistributedDataParallel_1", 6000, 2000, 4), module("Generator_0", 6000, 2000, 5),
-        x("aten::mul", 6000, 2000),
-        module("Loss_0", 8000, 2000, 6), x("aten::mul", 8000, 2000),
-    ]))  # fmt: skip
-
-    assert "By module: Critic 60.0 %, Generator 20.0 %, Loss 20.0 % of the work." in context_of(path)
-
-
-def test_work_inside_a_nested_wrapper_counts_once(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
-        module("FullyShardedDataParallel_0", 0, 10_000, 2), module("Net_0", 0, 10_000, 3),
-        module("FullyShardedDataParallel_1", 0, 6000, 4), module("Block_0", 0, 6000, 5), x("aten::mul", 0, 6000),
-        module("Head_0", 6000, 4000, 6), x("aten::mul", 6000, 4000),
-    ]))  # fmt: skip
-
-    assert "By module: Block 60.0 %, Head 40.0 % of the work." in context_of(path)
+    assert found_by("GAP113", events, tmp_path) == ()

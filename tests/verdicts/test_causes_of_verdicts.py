@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from events import Event, document, kernel, launch, loader, memcpy, runtime, step, x
+from stores import findings_of
 
 from perftool.engine.analysis import analyze
+from perftool.engine.report import overview
 from perftool.engine.rules.pack import builtin_folder, load_pack
-from perftool.model.report import Report
+from perftool.model.report import Finding, Report
+from perftool.store.trace_store import TraceStore
 
 PACK = load_pack(builtin_folder())
+
+
+def findings_by(code: str, events: list[Event], folder: Path) -> tuple[Finding, ...]:
+    path = folder / "trace.json"
+    path.write_bytes(document(events))
+    return findings_of([str(path)], [rule for rule in PACK if rule.code == code])
 
 
 def report_of(events: list[Event], folder: Path, *codes: str) -> Report:
@@ -66,9 +76,8 @@ def test_faster_kernels_gain_nothing_if_the_host_sets_the_pace(tmp_path: Path) -
     for at in range(10):
         op = x("aten::mm", 1000 * at, 990, **{"Input type": ["float", "float"]})
         events += [op, *launch(at + 1, 1000 * at + 980, 5, 1000 * at + 985, 900, "ampere_sgemm_128x64_tn")]
-    report = report_of([*events, kernel("last", 9990, 10)], tmp_path, "PRC101")
+    found = findings_by("PRC101", [*events, kernel("last", 9990, 10)], tmp_path)
 
-    found = [finding for finding in report.findings if finding.code == "PRC101"]
     assert [finding.gain and finding.gain.share_of_step < 0.09 for finding in found] == [True]
 
 
@@ -125,10 +134,10 @@ def test_the_first_steps_that_compile_count_in_no_number_of_a_step(tmp_path: Pat
 
 
 @pytest.mark.parametrize("compiles", [[4000, 4000, 4000, 0], [4000, 0, 4000, 4000], [4000, 4000, 4000, 4000]])
-def test_compiling_in_every_step_is_not_warm_up(compiles: list[float], tmp_path: Path) -> None:
-    report = report_of(compiling_steps([5000] * 4, compiles), tmp_path)
+def test_compiling_in_every_step_is_not_warm_up(compiles: list[float], store: Callable[..., TraceStore]) -> None:
+    steps = overview.steps(store(compiling_steps([5000] * 4, compiles)))
 
-    assert [step.left_out for step in report.steps] == [None] * 4
+    assert [step.left_out for step in steps] == [None] * 4
 
 
 def test_a_recording_of_the_start_up_gives_no_gains(tmp_path: Path) -> None:
@@ -198,7 +207,7 @@ def test_lines_are_named_if_only_ops_have_stacks(tmp_path: Path) -> None:
     stack = {"Call stack": "train.py(12): step;train.py(3): main"}
     first = [x("aten::add", 0, 20, **stack), *launch(1, 0, 10, 10, 90)]
     second = [x("aten::mul", 300, 20, **stack), *launch(2, 300, 10, 310, 690)]
-    (finding,) = report_of([step(1, 0, 1000), *first, *second], tmp_path, "GAP101").findings
+    (finding,) = findings_by("GAP101", [step(1, 0, 1000), *first, *second], tmp_path)
 
     assert [(place.file, place.line) for place in finding.location.sources] == [("train.py", 12)]
 
@@ -290,9 +299,8 @@ def test_a_loss_in_unusual_steps_keeps_its_bound(tmp_path: Path) -> None:
         events += [step(number, at, 2000 + wait), loader(at, wait, "_MultiProcessingDataLoaderIter")]
         events += launch(number, at + wait + 10, 10, at + wait + 20, 1900)
         at += 2000 + wait
-    report = report_of(events, tmp_path, "GAP102")
 
-    (finding,) = report.findings
+    (finding,) = findings_by("GAP102", events, tmp_path)
     assert finding.gain is not None
     assert (finding.gain.kind, round(finding.gain.share_of_step, 2)) == ("bound", 0.5)
     assert finding.short_fix == "Make batches cheaper, or add workers while cores are free"
@@ -324,7 +332,7 @@ def test_the_line_of_unfused_kernels_is_chosen_by_their_time_on_the_device(tmp_p
         *ops(11, 1000, 50, 1410, 4000),
         *product(15, 1090, 9500),
     ]
-    (finding,) = report_of(events, tmp_path, "FUS108").findings
+    (finding,) = findings_by("FUS108", events, tmp_path)
 
     assert [(place.function, place.ns) for place in finding.location.sources] == [
         ("norm", 8_000_000),
