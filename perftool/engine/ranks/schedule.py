@@ -152,8 +152,9 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     return done
 
 
-# In a worker, the signal that it has received; empty until then.
+# In a worker, the signal that it has received (empty until then), and the tasks that it is running.
 _ended_by: list[int] = []
+_running: list[Batch] = []
 
 
 @contextmanager
@@ -188,10 +189,16 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _prepare_worker(folder: str) -> None:
-    """Use ``folder`` for temporary files, and make SIGTERM raise an exception, so that the task cleans up."""
+    """Use ``folder`` for temporary files, and make SIGTERM raise an exception in a task, so that it cleans up.
+
+    Outside of tasks, the pool would catch the exception, and a worker that waits for a lock of a killed worker would
+    wait for ever.
+    """
     tempfile.tempdir = folder
 
     def leave(number: int, _: object) -> None:
+        if not _running:
+            os._exit(128 + number)
         _ended_by.append(number)
         raise SystemExit(128 + number)
 
@@ -200,8 +207,10 @@ def _prepare_worker(folder: str) -> None:
 
 def _run_in_worker(work: Work[Made], task: Batch) -> Made:
     """Run ``work`` on ``task`` in a worker. Exit after SIGTERM; otherwise, the worker would get another task."""
+    _running.append(task)
     try:
         return work(task, None)
     finally:
+        _running.clear()
         if _ended_by:
             os._exit(128 + _ended_by[0])
