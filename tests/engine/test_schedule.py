@@ -83,9 +83,6 @@ def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, i
     def progress(stage: str, _: int) -> None:
         done = re.match(r"(\d+) of", stage)
         if not killed and done and int(done[1]) >= after:
-            # A process that is killed while it sends its result keeps the lock of the pool, whose other process then
-            # does not end.
-            time.sleep(0.2)
             for pid in pids():
                 # An idle process may have ended in the meantime.
                 with suppress(ProcessLookupError):
