@@ -409,6 +409,23 @@ def _slices_of_one(inputs: int) -> bytes:
     return document(events)
 
 
+def _packed(number: Callable[[int], int]) -> bytes:
+    """LSTM layers on packed sequences. The products in them and their backward functions have the sequence number
+    ``number``."""
+    events = _steps(5, 1_200_000)
+    padded = {"Input Dims": [[8, 10, 16], [8], []], "Concrete Inputs": ["", "", "True"]}
+    for at in range(10_000):
+        begin, of = 120 * at, {"Sequence number": number(at)}
+        events += [
+            x("aten::_pack_padded_sequence", begin, 20, **padded),
+            x("aten::lstm", begin + 20, 40, **{"Input Dims": [[20, 16], [5], [[1, 8, 32], [1, 8, 32]]]}),
+            x("aten::addmm", begin + 25, 20, **{"Input Dims": [[128], [8, 32], [32, 128]]}, **of),
+            x("autograd::engine::evaluate_function: AddmmBackward0", begin + 60, 50, **of),
+            x("aten::mm", begin + 65, 40, **{"Input Dims": [[80, 128], [128, 32]]}),
+        ]
+    return document(events)
+
+
 def _transforms(dims: int) -> bytes:
     """FFTs, most of them inverse, that state ``dims`` transformed dimensions."""
     given = {"Input Dims": [[64, 64], [], [], []], "Concrete Inputs": ["", str([0, 1] * (dims // 2)), "1", "64"]}
@@ -711,6 +728,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         "t.json", lambda: _positions(lambda at: ([1, 5], at)), lambda: _positions(lambda at: ([0, at + 2], at)),
     ),
     "sliced products of one number": ("t.json", lambda: _slices(lambda at: at), lambda: _slices(lambda _: 7)),
+    "packed layers of one number": ("t.json", lambda: _packed(lambda at: at), lambda: _packed(lambda _: 7)),
     "slices of an op of many inputs": ("t.json", lambda: _slices_of_one(1), lambda: _slices_of_one(7_000)),
     "tensors of many equal dimensions": ("t.json", lambda: _dimensions(63), lambda: _dimensions(64)),
     "transforms of many dimensions": ("t.json", lambda: _transforms(2), lambda: _transforms(10_000)),
