@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perftool.integrations.activities import torch_profiler
-from perftool.model.own_code import PACKAGE_FOLDERS, is_own, package_of
+from perftool.model.own_code import PACKAGE_FOLDERS, is_own, is_written, package_of
 
 _BASE = re.compile(rb'"baseTimeNanoseconds": (\d+)')
 # The text of a Python function's event from its time to the start of its arguments. No match spans two events.
@@ -90,6 +90,8 @@ def relative_path(file: str) -> str:
 
 def is_users(file: str) -> bool:
     """Whether ``file``, a path relative to its import folder, is the user's own code."""
+    if is_written(file):
+        file = f"{package_of(file)}/__init__.py"
     return is_own(file) and not is_installed(file, [folder for folder in sys.path if isinstance(folder, str)])
 
 

@@ -32,6 +32,9 @@ _LIBRARIES = {
     "x_transformers", "recbole", "nflows", "normflows", "pytorch_forecasting", "darts", "tsai", "deepctr_torch",
     "lightly", "schnetpack", "rtdl_revisiting_models", "torchmd", "learn2learn", "higher", "pytorch_metric_learning",
 }  # fmt: skip
+# Libraries write code to files named like a module of theirs (torch_geometric.nn.conv.x.py). Users hardly choose such a
+# name, because no import statement finds the file.
+_WRITTEN = re.compile(r"(?:(?:[\\/]|[a-zA-Z]:).*[\\/])?([a-zA-Z_]\w*)(?:\.[a-zA-Z_]\w*){2,}\.py", re.DOTALL)
 # The top-level key under which our recorder lists the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
 # A frame of a stack: file(line): function.
@@ -58,7 +61,9 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
         return False
     absolute = file.startswith(("/", "\\")) or file[1:2] == ":"
     top = package_of(file)
-    return absolute or (top not in sys.stdlib_module_names and top not in _FRAMEWORKS and top not in installed)
+    if absolute and not is_written(file):
+        return True
+    return top not in sys.stdlib_module_names and top not in _FRAMEWORKS and top not in installed
 
 
 def is_library(file: str) -> bool:
@@ -66,8 +71,15 @@ def is_library(file: str) -> bool:
     return package_of(file) in _LIBRARIES
 
 
+def is_written(file: str) -> bool:
+    """Whether a library wrote ``file`` to hold generated code, judging by its name."""
+    return _WRITTEN.fullmatch(file) is not None
+
+
 def package_of(file: str) -> str:
-    """Return the first part of the path ``file``; for a relative path, its package or module."""
+    """Return the package or module of a relative path, which is its first part, or the package that wrote ``file``."""
+    if written := _WRITTEN.fullmatch(file):
+        return written[1]
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
     return parts[0].removesuffix(".py") if parts else ""
 

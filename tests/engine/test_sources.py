@@ -293,11 +293,19 @@ def test_a_call_stack_of_an_op_names_the_users_innermost_line() -> None:
         ("torch/nn/modules/module.py", False), ("threading.py", False), ("multiprocessing/spawn.py", False),
         ("/usr/lib/python3.11/threading.py", False), ("/usr/lib/python3/dist-packages/a.py", False),
         ("C:\\Python\\Lib\\site-packages\\a\\b.py", False), ("<string>", False), ("<frozen runpy>", False),
-        ("/tmp/torchinductor_root/hp/chpxorlf.py", False),
+        ("/tmp/torchinductor_root/hp/chpxorlf.py", False), ("/tmp/torch.nn.conv.made_x1.py", False),
+        ("/home/u/train.v2.py", True), ("/home/u/torch.test.py", True), ("/", True),
     ],
 )  # fmt: skip
 def test_which_files_are_the_users_own(file: str, own: bool) -> None:
     assert is_own(file) is own
+
+
+def test_a_file_named_like_a_module_belongs_to_its_package() -> None:
+    stack = "/tmp/torch_geometric.nn.conv.gcn_conv_made_x1.py(96): collect;layers.py(35): forward"
+
+    assert innermost(stack, {"torch_geometric"}) == ("layers.py", 35, "forward")
+    assert innermost(stack, {"another"}) == ("/tmp/torch_geometric.nn.conv.gcn_conv_made_x1.py", 96, "collect")
 
 
 def placed(file: str | None, *roots: Path, shorten: bool = False) -> tuple[str | None, bool]:
@@ -357,6 +365,19 @@ def test_the_recorded_line_of_a_call_is_named() -> None:
     one = found("GAP106", *STARVED, *stacks)
 
     assert lines(one)[:2] == [("train.py", 15, "main", 400_000), ("train.py", 14, "main", 200_000)]
+
+
+def test_a_line_of_a_file_that_a_library_wrote_is_no_line_of_the_function_around(tmp_path: Path) -> None:
+    stacks = (
+        function("train.py(10): main", 1, 790),
+        called("torch_geometric/nn/conv/gcn_conv.py(3): forward", 10, 700, 14),
+        function("/tmp/torch_geometric.nn.conv.made_x1.py(116): propagate", 20, 600),
+        called("torch_geometric/nn/aggr/base.py(9): __call__", 30, 500, 245),
+    )
+    (tmp_path / "trace.json").write_bytes(document([*STARVED, *stacks], perftoolInstalled=["torch_geometric"]))
+    (one,) = findings_of([str(tmp_path / "trace.json")], only("GAP106"))
+
+    assert lines(one) == [("train.py", 14, "main", 700_000), ("train.py", 10, "main", 90_000)]
 
 
 @pytest.mark.parametrize(("inside", "line"), [(True, 7), (False, 9)])

@@ -380,6 +380,21 @@ def _distances(number: Callable[[int], int]) -> bytes:
     return document(events)
 
 
+def _standardised(number: Callable[[int], int]) -> bytes:
+    """Standardised weights, whose ops have the sequence number ``number``, and a backward node for each."""
+    events = _steps(5, 800_000)
+    for at in range(8_000):
+        begin, of = 100 * at, {"Sequence number": number(at)}
+        variance = {"Input Dims": [[7, 5, 3, 3], [], [], []], "Concrete Inputs": ["", "[1, 2, 3]", "False", "True"]}
+        events += [
+            x("aten::var_mean", begin, 20, **variance, **of),
+            x("aten::div", begin + 21, 10, **{"Input Dims": [[7, 5, 3, 3], [7, 1, 1, 1]]}, **of),
+            x("aten::conv2d", begin + 32, 10, **{"Input Dims": [[2, 5, 9, 9], [7, 5, 3, 3], [], [], [], [], []]}),
+            x("autograd::engine::evaluate_function: DivBackward0", begin + 50, 10, **of),
+        ]  # fmt: skip
+    return document(events)
+
+
 def _slices(number: Callable[[int], int]) -> bytes:
     """Products whose results are sliced. The products and their backward functions have the sequence number ``number``,
     and the last product contains an op for each of them."""
@@ -738,6 +753,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "passes through a network": ("t.json", lambda: _network_passes(2), lambda: _network_passes(6_000)),
     "cosines of one number": ("t.json", lambda: _cosines(lambda at: at), lambda: _cosines(lambda _: 7)),
     "distances of one number": ("t.json", lambda: _distances(lambda at: at), lambda: _distances(lambda _: 7)),
+    "weights of one number": ("t.json", lambda: _standardised(lambda at: at), lambda: _standardised(lambda _: 7)),
     "nodes of one number": ("t.json", lambda: _numbered(lambda at: at), lambda: _numbered(lambda _: 7)),
     "tables of many heights": (
         "t.json", lambda: _embeddings(lambda _: 999), lambda: _embeddings(lambda at: 1000 + at),

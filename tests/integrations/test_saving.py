@@ -21,7 +21,7 @@ from warm_python import warm_python  # noqa: E402
 
 import perftool  # noqa: E402
 from perftool.integrations import call_lines, saving  # noqa: E402
-from perftool.integrations.call_lines import Calls, is_installed  # noqa: E402
+from perftool.integrations.call_lines import Calls, is_installed, is_users  # noqa: E402
 from perftool.integrations.saving import Additions, save_trace, with_additions  # noqa: E402
 from perftool.model.own_code import INSTALLED_KEY  # noqa: E402
 from perftool.model.recorded_on import RECORDED_KEY  # noqa: E402
@@ -196,6 +196,21 @@ def test_the_first_import_folder_with_the_file_decides_whether_it_is_installed(t
     assert not is_installed("timm/model.py", [str(tmp_path), str(checkout), str(packages)])
     assert is_installed("timm/model.py", [str(tmp_path), str(packages), str(checkout)])
     assert not is_installed("timm/other.py", [str(packages)])
+
+
+def test_a_file_that_an_installed_package_wrote_is_not_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = tmp_path / "timm.models.vit_made_x1.py"
+    written.touch()
+    (tmp_path / "dist-packages" / "timm").mkdir(parents=True)
+    (tmp_path / "dist-packages" / "timm" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", ["/nowhere"])
+    assert is_users(str(written))
+
+    monkeypatch.syspath_prepend(tmp_path / "dist-packages")
+
+    assert not is_users(str(written))
 
 
 def test_additions_are_inserted_into_the_events_of_functions() -> None:

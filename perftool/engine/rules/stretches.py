@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_library, is_own, package_of
+from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_library, is_own, is_written, package_of
 from perftool.store.trace_store import TraceStore
 
 if TYPE_CHECKING:
@@ -27,13 +27,19 @@ FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $r
 """
 # The distinct callees. There are far fewer callees than calls, so each is classified as the user's code only once.
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
+# Recorders may also give the lines of calls in files that a library wrote, which are no lines of the function around.
 _CALLS = f"""
 WITH kinds AS (
     SELECT unnest($files::VARCHAR[]) AS file, unnest($lines::INTEGER[]) AS line,
            unnest($functions::VARCHAR[]) AS function, unnest($stacks::VARCHAR[]) AS stack,
            unnest(range(len($files)))::INTEGER AS kind
 ),
-calls AS (SELECT f.* {_CALLED})
+written AS (SELECT id FROM frames WHERE list_contains($written::VARCHAR[], file)),
+calls AS (
+    SELECT f.* REPLACE (CASE WHEN s.id IS NULL THEN f.call_line END AS call_line)
+    FROM (SELECT f.* {_CALLED}) AS f
+    LEFT JOIN (SELECT id FROM slices WHERE parent IN (FROM written)) AS s ON s.id = f.id
+)
 SELECT c.track, c.ts, c."end", k.kind, c.call_line
 FROM calls AS c LEFT JOIN kinds AS k
     ON k.function = c.function AND k.file IS NOT DISTINCT FROM c.file AND k.line IS NOT DISTINCT FROM c.line
@@ -230,8 +236,10 @@ def _calls(store: TraceStore, rank: int, installed: Collection[str]) -> dict[int
     own = [(kind, line) for kind, line in zip(kinds, lines, strict=True) if line is not None]
     named = ("files", "lines", "functions", "stacks")
     values = {name: [kind[at] for kind, _ in own] for at, name in enumerate(named)}
+    files = {file for file, *_ in kinds if file is not None}
+    written = sorted(file for file in files if is_written(file) and not is_own(file, installed))
     by_track: dict[int, list[Call]] = {}
-    for track, ts, end, kind, call_line in store.iterate(_CALLS, {"rank": rank, **values}):
+    for track, ts, end, kind, call_line in store.iterate(_CALLS, {"rank": rank, "written": written, **values}):
         by_track.setdefault(track, []).append((ts, end, None if kind is None else own[kind][1], call_line))
     return by_track
 
