@@ -27,6 +27,16 @@ def test_a_gain_that_was_tried_is_stated_as_measured(tmp_path: Path) -> None:
     assert "600 us of the 1.00 ms step can be saved (tried on a copy of the model):" in report.verdict.headline
 
 
+def test_without_a_trial_the_gain_is_a_bound(tmp_path: Path) -> None:
+    case = deepcopy(next(case for case in all_cases() if case.name == "BF16 was tried on the model"))
+    del case.metadata["perftoolRecording"]["trials"]
+    with analysed(inputs_of(case, tmp_path), [pack()["PRC101"]]) as run:
+        (finding,) = run.report.findings
+
+    assert finding.gain
+    assert finding.gain.kind == "bound"
+
+
 def test_rules_of_others_cannot_claim_a_trial() -> None:
     (row,) = checked([{"subject": "a", "gain_ns": 2, "tried_ns": 1}])
 

@@ -351,5 +351,6 @@ def _nothing_found(run: VerdictInput) -> str:
 
 
 def _lower(title: str) -> str:
-    """Return ``title`` for use inside a sentence. Abbreviations such as MME keep their capitals."""
-    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
+    """Return ``title`` for use inside a sentence. Abbreviations such as MME, and names of classes such as LayerNorm,
+    keep their capitals."""
+    return title if any(map(str.isupper, title.split(" ")[0][1:])) else title[:1].lower() + title[1:]
