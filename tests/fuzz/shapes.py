@@ -642,7 +642,7 @@ def _recipe(name: str) -> bytes:
 
 
 def _restarts(said: str) -> bytes:
-    """30,000 recipes that are removed from the cache, and 30,000 statistics of a server, each with ``said`` after it."""
+    """30,000 recipes that leave the cache, and 30,000 statistics of a server, each with ``said`` after it."""
     removed = "Recipes total size exceeded the limit: 200/100. Trying to remove: r"
     server = (
         "INFO 11-30 22:00:00 [l.py:100] Avg prompt throughput: 9.0 tokens/s, Avg generation throughput: 9.0 tokens/s, "
