@@ -155,6 +155,33 @@ def test_servers_in_one_log_have_their_own_lines() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("starting", "running", "kinds"),
+    [
+        ("vllm-2  | ", ["vllm-1 pid=13181"] * 2 + ["vllm-2 pid=13181"], []),
+        ("vllm-1  | ", ["vllm-1 pid=13181", "vllm-2 pid=13181"], ["not used"]),
+        ("", ["vllm-1 pid=13181", "vllm-2 pid=13181"], ["not used"]),
+        ("[pod/vllm-1/server] ", ["vllm-1 pid=13181"] * 2 + ["vllm-2 pid=13181"], []),
+    ],
+)
+def test_the_start_of_another_server_is_no_restart(starting: str, running: list[str], kinds: list[str]) -> None:
+    preempted = (
+        "vllm-1  | INFO 11-23 14:08:20 metrics.py:455] Sequence group 1 is preempted by PreemptionMode.SWAP mode."
+    )
+    found = _read(f"vllm-1  | {LOAD}", preempted, f"{starting}{_START}", f"vllm-1  | {LOAD}", f"vllm-2  | {LOAD}")
+    assert [one.process for one in found.intervals] == running
+    assert [one.kind for one in found.issues] == kinds
+    assert len(found.events) == (not kinds)
+
+
+def test_each_pod_has_its_own_server() -> None:
+    """Server 17 and the later ones share one, of which any start is a restart."""
+    for count, kinds in ((16, []), (18, ["not used"])):
+        lines = [f"[pod/vllm-{at}/server] {line}" for at in range(count) for line in (_START, LOAD)]
+        found = _read(*lines)
+        assert [one.kind for one in found.issues] == kinds
+
+
 def test_drafts_of_unknown_statistics_have_their_own_row() -> None:
     found = _read(DRAFTS, LOAD, LOAD, DRAFTS.replace("INFO", V1.partition("INFO")[0] + "INFO"), DRAFTS).intervals
     assert [(one.running, one.drafted) for one in found] == [(None, 40), (3, None), (3, 40), (None, 40)]

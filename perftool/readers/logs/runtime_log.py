@@ -22,14 +22,14 @@ CORES = (*(core for core, _ in (*_CORES, *_SERVING_CORES)), *compilation_lines.C
 _MAX_NAME = 200
 # The common name of all graph cuts at CPU fallbacks. Their lines also name the op, but the fallback records do so, too.
 _CPU_FALLBACK = "cpu fallback"
-# The kind, name and rank of an event.
-_Key = tuple[str, str, int | None]
+# The kind, name, rank and container of an event.
+_Key = tuple[str, str, int | None, str]
 
 
 @dataclass
 class _Seen:
-    """Totals over the lines with the same kind, name and rank. ``value`` is the largest, because several processes may
-    print the same line; ``limit`` comes from the same line."""
+    """Totals over the lines with the same kind, name, rank and container. ``value`` is the largest, because several
+    processes may print the same line; ``limit`` comes from the same line."""
 
     pattern: LinePattern
     first: LogLine
@@ -45,8 +45,9 @@ class EventScanner:
 
     tally: IssueTally
     _seen: dict[_Key, _Seen] = field(default_factory=dict)
-    # The keys of ``_seen`` by kind. A log may have many restarts, and many kinds of lines that they do not concern.
-    _keys: dict[str, list[_Key]] = field(default_factory=dict)
+    # The keys of ``_seen`` by kind and container. A log may have many restarts, and many kinds of lines that they do
+    # not concern.
+    _keys: dict[tuple[str, str], list[_Key]] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
         """Process one line, which may match several patterns."""
@@ -65,20 +66,20 @@ class EventScanner:
         value, limit = _number(groups.get("value")), _number(groups.get("limit"))
         if known.above_limit and (value is None or limit is None or value <= limit):
             return
-        key = (known.kind, _name(known, groups.get("name")), line.rank)
+        key = (known.kind, _name(known, groups.get("name")), line.rank, line.prefix.container)
         if key not in self._seen:
             if not self.tally.has_room(len(self._seen), "kinds of lines", line.number):
                 return
             self._seen[key] = _Seen(known, line.without_text)
-            self._keys.setdefault(known.kind, []).append(key)
+            self._keys.setdefault((known.kind, line.prefix.container), []).append(key)
         seen = self._seen[key]
         seen.count, seen.last_line = seen.count + 1, line.number
         if value is not None and (seen.value is None or value >= seen.value):
             seen.value, seen.limit = value, limit
 
-    def forget(self, kind: str) -> None:
-        """Leave out the events of ``kind`` so far."""
-        for key in self._keys.pop(kind, ()):
+    def forget(self, kind: str, container: str) -> None:
+        """Leave out the events of ``kind`` in ``container`` so far."""
+        for key in self._keys.pop((kind, container), ()):
             del self._seen[key]
 
 
@@ -103,7 +104,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _event(key: _Key, seen: _Seen) -> LogEvent:
-    kind, name, rank = key
+    kind, name, rank, _ = key
     return LogEvent(
         kind=kind,
         name=name,
