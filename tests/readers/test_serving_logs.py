@@ -380,6 +380,39 @@ def test_a_json_result_in_a_log() -> None:
     for text in (pretty, f"client: {json.dumps(result)}", json.dumps(result)[:-1], json.dumps({"result": result})):
         found = _read(LOAD, text)
         assert (found.results, [issue.kind for issue in found.issues]) == ((), ["stray value"])
+
+
+VLLM, SGL = "INFO 11-23 14:01:00 [serve.py:10] ", "[2026-11-23 14:08:20] "
+SLOW = {"date": "20261123", "completed": 48, "num_prompts": 50, "mean_ttft_ms": 310.09}
+
+
+@pytest.mark.parametrize(
+    ("lines", "results", "kinds"),
+    [
+        ([f"{VLLM}{json.dumps(SLOW)}"], 1, []),
+        ([f"{SGL}{json.dumps(SLOW)}"], 1, []),
+        ([json.dumps({**SLOW, "message": "nightly"})], 1, []),
+        ([json.dumps({"log": json.dumps({**SLOW, "msg": "nightly"}) + "\n"})], 1, []),
+        ([f"{VLLM}result: {json.dumps(SLOW)}"], 0, ["stray value"]),
+        ([f"client-1  | {line}" for line in json.dumps(SLOW, indent=2).split("\n")], 0, ["stray value"]),
+        ([f"{VLLM}{line}" for line in json.dumps(SLOW, indent=2).split("\n")], 0, ["stray value"]),
+        ([json.dumps({"message": f"{VLLM}started", "level": 3})], 0, []),
+        # A client's text.
+        ([f"{VLLM}Received request 7: {json.dumps(SLOW)}"], 0, []),
+        ([f"{VLLM}prompt: {json.dumps(SLOW)!r}"], 0, []),
+        ([f"{VLLM}{json.dumps({'prompt': json.dumps(SLOW)})}"], 0, []),
+    ],
+)
+def test_a_json_result_behind_a_prefix(lines: list[str], results: int, kinds: list[str]) -> None:
+    found = _read(LOAD, *lines)
+    assert (len(found.results), [issue.kind for issue in found.issues]) == (results, kinds)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_json_result_in_a_printed_one_is_damage(indent: int | None) -> None:
+    title, end = "============ Serving Benchmark Result ============", "=" * 50
+    found = _read(title, *json.dumps(SLOW, indent=indent).split("\n"), "Successful requests: 50", end)
+    assert [issue.kind for issue in found.issues] == ["mixed results"]
     assert _read(LOAD, json.dumps({"step": 1, "mean_ttft_ms": 2})).issues == ()
 
 

@@ -45,19 +45,20 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)
     events, compilations, progress = runtime_scanners(tally)
     results, server = ResultScanner(tally), _ServerScanner(tally, events)
-    scanners = (fallbacks, settings, events, compilations, progress, server, results)
-    feeds = [scanner.feed for scanner in scanners]
+    others = (fallbacks, settings, events, compilations, progress, server)
+    feeds = [scanner.feed for scanner in others]
     wanted = wanted or Wanted()
     wanted.texts = _TEXTS
-    for line in read_log_lines(source, tally, rank, wanted):
-        line = _without_quoted(line)
+    for line in read_log_lines(source, tally, rank, wanted, client_result.is_result):
+        own = _without_quoted(line)
         for feed in feeds:
-            feed(line)
+            feed(own)
+        results.feed(line if client_result.may_be_json(line.text) else own)
         wanted.every = fallbacks.in_table or settings.in_banner or results.in_result
         wanted.texts = _TEXTS_AND_ROWS if fallbacks.has_seen_table else _TEXTS
-    found = combine(scanner.reading() for scanner in scanners)
-    others = found.events or found.compilations or found.config or found.intervals or found.buckets
-    only_fallbacks = bool(found.fallbacks) and not others
+    found = combine(scanner.reading() for scanner in (*others, results))
+    is_runtime = found.events or found.compilations or found.config or found.intervals or found.buckets
+    only_fallbacks = bool(found.fallbacks) and not is_runtime
     kind: ReadingKind = "fallback_log" if only_fallbacks else "runtime_log"
     return combine((found, LogReading(issues=tally.issues())), kind=kind)
 

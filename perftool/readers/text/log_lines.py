@@ -10,7 +10,7 @@ nor the opening bracket. SGLang's writes ``[2026-11-23 14:08:20 TP0] ``. A line 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -61,11 +61,15 @@ class LogLine(NamedTuple):
 
 
 def read_log_lines(
-    source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
+    source: Source,
+    tally: IssueTally,
+    rank: int | None = None,
+    wanted: Wanted | None = None,
+    is_other: Callable[[Iterable[str]], bool] = lambda _: False,
 ) -> Iterator[LogLine]:
-    """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. Raise the errors of
-    read_lines."""
-    wanted, records = wanted or Wanted(), JsonLines(tally)
+    """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. A JSON object whose keys are
+    ``is_other`` is a line of its own, not the record of a line. Raise the errors of read_lines."""
+    wanted, records = wanted or Wanted(), JsonLines(tally, is_other)
     for line in read_lines(source, tally, wanted=wanted):
         if len(line.text) > MAX_LINE:
             tally.note("long line", f"a line is longer than {MAX_LINE} characters; the rest is ignored", line.number)
