@@ -383,7 +383,7 @@ def test_a_json_result_in_a_log() -> None:
 
 
 VLLM, SGL = "INFO 11-23 14:01:00 [serve.py:10] ", "[2026-11-23 14:08:20] "
-SLOW = {"date": "20261123", "completed": 48, "num_prompts": 50, "mean_ttft_ms": 310.09}
+SLOW = {"date": "20261123-140000", "completed": 48, "num_prompts": 50, "mean_ttft_ms": 310.09}
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def may_be_json(text: str) -> bool:
     words, and in JSON, its quotation marks are escaped."""
     if not any(key in text for key in _QUOTED):
         return False
-    own = own_words(text)
-    return text.startswith('"', len(own)) and own.rstrip()[-1:] in ("", "{")
+    before = text.partition('"')[0]
+    return own_words(before) == before and before.rstrip()[-1:] in ("", "{")
 
 
 class ResultScanner:
