@@ -192,7 +192,8 @@ def test_the_gate_fails_if_only_the_newest_run_shows_no_device_work(run: Run) ->
         ({"lost_kernels_ratio": 0.04}, 0, ""),
         ({"iteration_ms": {"prefill": 9.0, "decode": 250.0}}, 2, "a decode iteration takes 250 ms on average (usually "
                                             "100 ms), but the median iteration grew less, so some iterations are slow"),
-        ({"iteration_ms": {"prefill": 900.0, "decode": 130.0}}, 0, ""),
+        # Longer prompts take longer.
+        ({"iteration_ms": {"prefill": 900.0, "mixed": 900.0, "decode": 130.0}}, 0, ""),
         ({"iteration_ms": {"decode": 250.0}, "metrics": {"step_time_ms": 240.0}}, 0, ""),
     ],
 )  # fmt: skip
@@ -200,7 +201,7 @@ def test_the_gate_does_not_judge_a_newest_run_that_its_steps_do_not_describe(
     last: dict[str, Any], code: int, said: str, run: Run
 ) -> None:
     usual = {"recorded_per_step_ms": 105.0, "warm_up_steps": 3, "with_warm_up_ms": 105.0, "lost_kernels_ratio": 0.0,
-             "iteration_ms": {"decode": 100.0}}  # fmt: skip
+             "iteration_ms": {"prefill": 9.0, "mixed": 9.0, "decode": 100.0}}  # fmt: skip
     write(STEADY, **usual)
     with Path("n.jsonl").open("a") as file:
         file.write(line(9, 100.0, **{**usual, **last}))

@@ -641,6 +641,16 @@ def _recipe(name: str) -> bytes:
     return document([meta("process_name", "/device:HPU:0", pid=0), *_steps(5, 30_000), *works])
 
 
+def _restarts(said: str) -> bytes:
+    """30,000 recipes that leave the cache, and 30,000 statistics of a server, each with ``said`` after it."""
+    removed = "Recipes total size exceeded the limit: 200/100. Trying to remove: r"
+    server = (
+        "INFO 11-30 22:00:00 [l.py:100] Avg prompt throughput: 9.0 tokens/s, Avg generation throughput: 9.0 tokens/s, "
+        f"Running: 4 reqs, Waiting: 0 reqs\nINFO 11-30 22:00:00 [u.py:233] {said}: {{}}\n"
+    )
+    return "".join([*(f"{removed}{number}\n" for number in range(30_000)), server * 30_000]).encode()
+
+
 # For each shape, the name of the file, and a benign and a hostile version of its content.
 SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "one correlation id": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), lambda _: 7)),
@@ -783,6 +793,9 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     ),
     "a long name of a process of many threads": ("t.json", lambda: _threads("p"), lambda: _threads("p" * 200_000)),
     "a long name of a recipe of many nodes": ("t.json", lambda: _recipe("r"), lambda: _recipe("r" * 200_000)),
+    "restarts of a server between many events": (
+        "console.log", lambda: _restarts("other arguments"), lambda: _restarts("non-default args"),
+    ),
     "quotes in a configuration": (
         "ds_config.json", lambda: b'{"train_batch_size": 1, "x": [%b 1]}' % (b"1, " * 26_000),
         lambda: b'{"train_batch_size": 1, "x": "' + b'\\"' * 40_000,

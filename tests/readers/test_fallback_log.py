@@ -140,7 +140,8 @@ def test_a_damaged_row_is_reported(row: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["terminate called after throwing an instance of 'c10::Error'", "  what():  std::bad_alloc", "5 of 7 aten::ops",
-     "2026-11-23 14:08:20 done", "step 5: 20:57:12", "1/10 [00:01<00:09]"],
+     "2026-11-23 14:08:20 done", "step 5: 20:57:12", "1/10 [00:01<00:09]", "PASSED tests/test_a.py::test_b",
+     "F tests/test_a.py::test_b", "[gw0] tests/test_a.py::test_b", "in torch::autograd"],
 )  # fmt: skip
 def test_other_text_in_a_table_is_no_damaged_row(text: str) -> None:
     assert issues(f"{HEADER}\n48\taten::digamma\n{text}\n") == {}

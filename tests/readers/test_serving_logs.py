@@ -155,6 +155,33 @@ def test_servers_in_one_log_have_their_own_lines() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("starting", "running", "kinds"),
+    [
+        ("vllm-2  | ", ["vllm-1 pid=13181"] * 2 + ["vllm-2 pid=13181"], []),
+        ("vllm-1  | ", ["vllm-1 pid=13181", "vllm-2 pid=13181"], ["not used"]),
+        ("", ["vllm-1 pid=13181", "vllm-2 pid=13181"], ["not used"]),
+        ("[pod/vllm-1/server] ", ["vllm-1 pid=13181"] * 2 + ["vllm-2 pid=13181"], []),
+    ],
+)
+def test_the_start_of_another_server_is_no_restart(starting: str, running: list[str], kinds: list[str]) -> None:
+    preempted = (
+        "vllm-1  | INFO 11-23 14:08:20 metrics.py:455] Sequence group 1 is preempted by PreemptionMode.SWAP mode."
+    )
+    found = _read(f"vllm-1  | {LOAD}", preempted, f"{starting}{_START}", f"vllm-1  | {LOAD}", f"vllm-2  | {LOAD}")
+    assert [one.process for one in found.intervals] == running
+    assert [one.kind for one in found.issues] == kinds
+    assert len(found.events) == (not kinds)
+
+
+def test_each_pod_has_its_own_server() -> None:
+    """Server 17 and the later ones share one, of which any start is a restart."""
+    for count, kinds in ((16, []), (18, ["not used"])):
+        lines = [f"[pod/vllm-{at}/server] {line}" for at in range(count) for line in (_START, LOAD)]
+        found = _read(*lines)
+        assert [one.kind for one in found.issues] == kinds
+
+
 def test_drafts_of_unknown_statistics_have_their_own_row() -> None:
     found = _read(DRAFTS, LOAD, LOAD, DRAFTS.replace("INFO", V1.partition("INFO")[0] + "INFO"), DRAFTS).intervals
     assert [(one.running, one.drafted) for one in found] == [(None, 40), (3, None), (3, 40), (None, 40)]
@@ -353,6 +380,39 @@ def test_a_json_result_in_a_log() -> None:
     for text in (pretty, f"client: {json.dumps(result)}", json.dumps(result)[:-1], json.dumps({"result": result})):
         found = _read(LOAD, text)
         assert (found.results, [issue.kind for issue in found.issues]) == ((), ["stray value"])
+
+
+VLLM, SGL = "INFO 11-23 14:01:00 [serve.py:10] ", "[2026-11-23 14:08:20] "
+SLOW = {"date": "20261123-140000", "completed": 48, "num_prompts": 50, "mean_ttft_ms": 310.09}
+
+
+@pytest.mark.parametrize(
+    ("lines", "results", "kinds"),
+    [
+        ([f"{VLLM}{json.dumps(SLOW)}"], 1, []),
+        ([f"{SGL}{json.dumps(SLOW)}"], 1, []),
+        ([json.dumps({**SLOW, "message": "nightly"})], 1, []),
+        ([json.dumps({"log": json.dumps({**SLOW, "msg": "nightly"}) + "\n"})], 1, []),
+        ([f"{VLLM}result: {json.dumps(SLOW)}"], 0, ["stray value"]),
+        ([f"client-1  | {line}" for line in json.dumps(SLOW, indent=2).split("\n")], 0, ["stray value"]),
+        ([f"{VLLM}{line}" for line in json.dumps(SLOW, indent=2).split("\n")], 0, ["stray value"]),
+        ([json.dumps({"message": f"{VLLM}started", "level": 3})], 0, []),
+        # A client's text.
+        ([f"{VLLM}Received request 7: {json.dumps(SLOW)}"], 0, []),
+        ([f"{VLLM}prompt: {json.dumps(SLOW)!r}"], 0, []),
+        ([f"{VLLM}{json.dumps({'prompt': json.dumps(SLOW)})}"], 0, []),
+    ],
+)
+def test_a_json_result_behind_a_prefix(lines: list[str], results: int, kinds: list[str]) -> None:
+    found = _read(LOAD, *lines)
+    assert (len(found.results), [issue.kind for issue in found.issues]) == (results, kinds)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_json_result_in_a_printed_one_is_damage(indent: int | None) -> None:
+    title, end = "============ Serving Benchmark Result ============", "=" * 50
+    found = _read(title, *json.dumps(SLOW, indent=indent).split("\n"), "Successful requests: 50", end)
+    assert [issue.kind for issue in found.issues] == ["mixed results"]
     assert _read(LOAD, json.dumps({"step": 1, "mean_ttft_ms": 2})).issues == ()
 
 

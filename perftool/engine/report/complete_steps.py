@@ -22,6 +22,7 @@ _START_UP = 2
 MOST_LOST_KERNELS = 0.05
 # If more kernels are missing, the step time is unknown, as in the table summary.
 _MOST = 0.5
+_DECODE = "decode"
 
 
 def counted(steps: Iterable[Step]) -> list[Step]:
@@ -99,19 +100,19 @@ def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: fl
 def slow_iterations(
     run: str, after_ns: Mapping[str, float], usual: str, before_ns: Mapping[str, float], limit: float
 ) -> str:
-    """Return a sentence if the iterations of a phase of a server take much longer on average than before, which the
-    median iteration does not show; otherwise, return an empty string. The times are means, by phase.
+    """Return a sentence if the decodes of a server take much longer on average than before, which the median iteration
+    does not show; otherwise, return an empty string. The times are means, by phase.
 
-    The time between iterations is not compared, because it depends on the requests.
+    The other phases and the time between iterations are not compared, because they depend on the requests: longer
+    prompts take longer to process.
     """
-    for phase, after in after_ns.items():
-        before = before_ns.get(phase)
-        if before is not None and after > before * (1 + limit + UNEVEN):
-            return (
-                f"{run} is not judged: a {phase} iteration takes {format_ns(after)} on average ({usual} "
-                f"{format_ns(before)}), but the median iteration grew less, so some iterations are slow"
-            )
-    return ""
+    after, before = after_ns.get(_DECODE), before_ns.get(_DECODE)
+    if after is None or before is None or after <= before * (1 + limit + UNEVEN):
+        return ""
+    return (
+        f"{run} is not judged: a decode iteration takes {format_ns(after)} on average ({usual} {format_ns(before)}), "
+        "but the median iteration grew less, so some iterations are slow"
+    )
 
 
 def lost_to_warm_up(

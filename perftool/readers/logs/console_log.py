@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from operator import attrgetter
+
 from perftool.model.inputs import OLDER_START, UNUSED, ReadingKind
 from perftool.model.records import LogReading, combine
 from perftool.readers.logs import (
@@ -29,6 +32,7 @@ _SERVING = (*serving_buckets.CORES, *serving_intervals.CORES, *serving_patterns.
 _TEXTS = shortest((*fallback_log.CORES, *banner.TITLES, *runtime_log.CORES, *_SERVING, "\x1b"))
 # The rows of a fallback table contain "::", and may occur anywhere after its header.
 _TEXTS_AND_ROWS = shortest((*_TEXTS, "::"))
+_MOST_SERVERS = 16
 
 
 def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) -> LogReading:
@@ -41,19 +45,20 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)
     events, compilations, progress = runtime_scanners(tally)
     results, server = ResultScanner(tally), _ServerScanner(tally, events)
-    scanners = (fallbacks, settings, events, compilations, progress, server, results)
-    feeds = [scanner.feed for scanner in scanners]
+    others = (fallbacks, settings, events, compilations, progress, server)
+    feeds = [scanner.feed for scanner in others]
     wanted = wanted or Wanted()
     wanted.texts = _TEXTS
-    for line in read_log_lines(source, tally, rank, wanted):
-        line = _without_quoted(line)
+    for line in read_log_lines(source, tally, rank, wanted, client_result.is_result):
+        own = _without_quoted(line)
         for feed in feeds:
-            feed(line)
+            feed(own)
+        results.feed(line if client_result.may_be_json(line.text) else own)
         wanted.every = fallbacks.in_table or settings.in_banner or results.in_result
         wanted.texts = _TEXTS_AND_ROWS if fallbacks.has_seen_table else _TEXTS
-    found = combine(scanner.reading() for scanner in scanners)
-    others = found.events or found.compilations or found.config or found.intervals or found.buckets
-    only_fallbacks = bool(found.fallbacks) and not others
+    found = combine(scanner.reading() for scanner in (*others, results))
+    is_runtime = found.events or found.compilations or found.config or found.intervals or found.buckets
+    only_fallbacks = bool(found.fallbacks) and not is_runtime
     kind: ReadingKind = "fallback_log" if only_fallbacks else "runtime_log"
     return combine((found, LogReading(issues=tally.issues())), kind=kind)
 
@@ -68,32 +73,56 @@ def _without_quoted(line: LogLine) -> LogLine:
     return line if any(text in own for text in _SERVING) else line._replace(text=own)
 
 
+class _Server:
+    """Collects what the server in a container logs about its settings and its load."""
+
+    def __init__(self, tally: IssueTally) -> None:
+        self.has_front_end = False
+        self.load = IntervalScanner(tally)
+        self.scanners = (BucketScanner(tally), self.load, SettingScanner())
+
+
 class _ServerScanner:
-    """Collects what a server logs about its settings and its load. If a log holds several starts of the server, only
-    the last one counts. The ``events`` of the server before it are forgotten.
+    """Collects what the servers in a log say about their settings and their load. If a server starts several times,
+    only the last start counts. The ``events`` of the server before it are forgotten.
+
+    Only the label of a container distinguishes servers: a server that starts again has another pid.
     """
 
     def __init__(self, tally: IssueTally, events: EventScanner) -> None:
         self._tally, self._events = tally, events
-        self._begin()
-
-    def _begin(self) -> None:
-        self._events.forget(PREEMPTION)
-        self._is_server = False
-        self._load = IntervalScanner(self._tally)
-        self._scanners = (BucketScanner(self._tally), self._load, SettingScanner())
+        self._servers: dict[str, _Server] = {}
 
     def feed(self, line: LogLine) -> None:
-        is_server = starts_server(line.text)
+        container = line.prefix.container
+        # Each server has its own limits of statistics, so the number of servers limits memory use.
+        if container not in self._servers and len(self._servers) >= _MOST_SERVERS:
+            container = ""
+        is_front_end = starts_server(line.text)
         # An engine that starts while its server runs joins the other engines.
-        is_start = is_server or (not self._is_server and starts_engine(line.text))
-        if is_start and self._load.has_load:
-            text = f"the server starts again in line {line.number}, and its load before that is not used"
-            self._tally.note(UNUSED if self._load.has_served else OLDER_START, text)
-            self._begin()
-        self._is_server |= is_server
-        for scanner in self._scanners:
+        if is_front_end or (not self._server(container).has_front_end and starts_engine(line.text)):
+            self._begin(container, line)
+        server = self._server(container)
+        server.has_front_end |= is_front_end
+        for scanner in server.scanners:
             scanner.feed(line)
 
     def reading(self) -> LogReading:
-        return combine(scanner.reading() for scanner in self._scanners)
+        found = combine(scanner.reading() for server in self._servers.values() for scanner in server.scanners)
+        return replace(found, intervals=tuple(sorted(found.intervals, key=attrgetter("line"))))
+
+    def _server(self, container: str) -> _Server:
+        if container not in self._servers:
+            self._servers[container] = _Server(self._tally)
+        return self._servers[container]
+
+    def _begin(self, container: str, line: LogLine) -> None:
+        # A start in an unknown container may be that of any server.
+        before = [container] if container else list(self._servers)
+        loads = [self._servers[name].load for name in before if name in self._servers]
+        if any(load.has_load for load in loads):
+            text = f"the server starts again in line {line.number}, and its load before that is not used"
+            self._tally.note(UNUSED if any(load.has_served for load in loads) else OLDER_START, text)
+            for name in before:
+                del self._servers[name]
+                self._events.forget(PREEMPTION, name)

@@ -23,9 +23,10 @@ HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were execute
 _HALVES = tuple(half for header in HEADERS for half in (header[: len(header) // 2], header[len(header) // 2 :]))
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
 _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
-# A row in which one character is damaged: of the count, the colons, or the space between count and op.
+# A row in which one character is damaged: of the count, the colons, or the space between count and op. Another program
+# may print a word before a name, as in "PASSED tests/test_a.py::test_b".
 _DAMAGED_ROW = re.compile(
-    r"\s*(?:[^\s:()]{1,15}[ \t]+[^\s:]+::\S+"
+    r"\s*(?:(?:(?=[^\s:()\d]{0,14}\d)[^\s:()]{1,15}|[^\s:()])[ \t]+[^\s:/]+::\S+"
     r"|\d{1,15}[ \t]+[A-Za-z]\w*(?::[^\s:]|[^\s:]:)\S+"
     r"|\d{1,15}[^\s\w][^\s:]+::\S+)\s*$"
 )

@@ -22,12 +22,14 @@ CORES = (*(core for core, _ in (*_CORES, *_SERVING_CORES)), *compilation_lines.C
 _MAX_NAME = 200
 # The common name of all graph cuts at CPU fallbacks. Their lines also name the op, but the fallback records do so, too.
 _CPU_FALLBACK = "cpu fallback"
+# The kind, name, rank and container of an event.
+_Key = tuple[str, str, int | None, str]
 
 
 @dataclass
 class _Seen:
-    """Totals over the lines with the same kind, name and rank. ``value`` is the largest, because several processes may
-    print the same line; ``limit`` comes from the same line."""
+    """Totals over the lines with the same kind, name, rank and container. ``value`` is the largest, because several
+    processes may print the same line; ``limit`` comes from the same line."""
 
     pattern: LinePattern
     first: LogLine
@@ -42,7 +44,10 @@ class EventScanner:
     """Combines known lines of a log, fed in order, into events."""
 
     tally: IssueTally
-    _seen: dict[tuple[str, str, int | None], _Seen] = field(default_factory=dict)
+    _seen: dict[_Key, _Seen] = field(default_factory=dict)
+    # The keys of ``_seen`` by kind and container. A log may have many restarts, and many kinds of lines that they do
+    # not concern.
+    _keys: dict[tuple[str, str], list[_Key]] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
         """Process one line, which may match several patterns."""
@@ -61,17 +66,21 @@ class EventScanner:
         value, limit = _number(groups.get("value")), _number(groups.get("limit"))
         if known.above_limit and (value is None or limit is None or value <= limit):
             return
-        key = (known.kind, _name(known, groups.get("name")), line.rank)
-        if key not in self._seen and not self.tally.has_room(len(self._seen), "kinds of lines", line.number):
-            return
-        seen = self._seen.setdefault(key, _Seen(known, line.without_text))
+        key = (known.kind, _name(known, groups.get("name")), line.rank, line.prefix.container)
+        if key not in self._seen:
+            if not self.tally.has_room(len(self._seen), "kinds of lines", line.number):
+                return
+            self._seen[key] = _Seen(known, line.without_text)
+            self._keys.setdefault((known.kind, line.prefix.container), []).append(key)
+        seen = self._seen[key]
         seen.count, seen.last_line = seen.count + 1, line.number
         if value is not None and (seen.value is None or value >= seen.value):
             seen.value, seen.limit = value, limit
 
-    def forget(self, kind: str) -> None:
-        """Leave out the events of ``kind`` so far."""
-        self._seen = {key: seen for key, seen in self._seen.items() if key[0] != kind}
+    def forget(self, kind: str, container: str) -> None:
+        """Leave out the events of ``kind`` in ``container`` so far."""
+        for key in self._keys.pop((kind, container), ()):
+            del self._seen[key]
 
 
 # Cached, because most lines of a log differ only in their prefix.
@@ -94,8 +103,8 @@ def _number(text: str | None) -> float | None:
     return None if text is None else float(text.replace(",", ""))
 
 
-def _event(key: tuple[str, str, int | None], seen: _Seen) -> LogEvent:
-    kind, name, rank = key
+def _event(key: _Key, seen: _Seen) -> LogEvent:
+    kind, name, rank, _ = key
     return LogEvent(
         kind=kind,
         name=name,

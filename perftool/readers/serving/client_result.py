@@ -67,14 +67,24 @@ _MEASURED = _measured(_KEYS)
 _MEASURED_LABELS = _measured(_LABELS)
 # The keys as JSON writes them.
 _QUOTED = tuple(f'"{key}"' for key in sorted(_MEASURED))
-_PRETTY = re.compile(rf"\s*(?:{'|'.join(_QUOTED)})\s*:")
-CORES = (TITLE, *sorted(_MEASURED_LABELS), *_QUOTED)
+_PRETTY = re.compile(rf"[^'\"`]*(?:{'|'.join(_QUOTED)})\s*:")
+# The quotation marks of a result in a record of Docker have backslashes before them.
+CORES = (TITLE, *sorted(_MEASURED_LABELS), *sorted(_MEASURED))
 
 
 def is_result(keys: Iterable[str]) -> bool:
     """Whether a JSON object with these keys is the result of a benchmark client."""
     found = set(keys)
     return COMPLETED in found and not found.isdisjoint(_MEASURED)
+
+
+def may_be_json(text: str) -> bool:
+    """Whether the line ``text`` of a log may end with a JSON result, or be a line of one. A client's text follows other
+    words, and in JSON, its quotation marks are escaped."""
+    if not any(key in text for key in _QUOTED):
+        return False
+    before = text.partition('"')[0]
+    return own_words(before) == before and before.rstrip()[-1:] in ("", "{")
 
 
 class ResultScanner:
@@ -102,7 +112,10 @@ class ResultScanner:
                 self._note_mixed(line)
         elif self._left:
             self._left -= 1
-            self._read(line)
+            if any(key in line.text for key in _QUOTED):
+                self._tally.note("mixed results", "a printed result contains a JSON result", line.number)
+            else:
+                self._read(line)
         elif _label(line.text) in _MEASURED_LABELS:
             self._tally.note(
                 "stray value", "a value stands outside of a printed result, whose title is lost", line.number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from perftool.model.valid_text import valid_json
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.unique_keys import decoder_of_unique
@@ -13,10 +15,14 @@ _DIVIDED = 16_000
 
 
 class JsonLines:
-    """Takes the lines out of records, which are fed in order. ``is_record``: whether the last line was a record."""
+    """Takes the lines out of records, which are fed in order. ``is_record``: whether the last line was a record.
 
-    def __init__(self, tally: IssueTally) -> None:
+    ``is_other``: whether an object with these keys is no record, although it has a member of such a name.
+    """
+
+    def __init__(self, tally: IssueTally, is_other: Callable[[Iterable[str]], bool]) -> None:
         self._decoder = decoder_of_unique(tally)
+        self._is_other = is_other
         self._is_divided = False
         self.is_record = False
 
@@ -44,5 +50,7 @@ class JsonLines:
         try:
             record = self._decoder.decode(valid_json(text))
         except (ValueError, RecursionError):
+            return None
+        if self._is_other(record):
             return None
         return next((value for key in _KEYS if isinstance(value := record.get(key), str)), None)

@@ -10,7 +10,7 @@ nor the opening bracket. SGLang's writes ``[2026-11-23 14:08:20 TP0] ``. A line 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_line
 class Prefix(NamedTuple):
     """The contents of a line's prefix. ``tid`` is hexadecimal, as printed; ``level`` is in lower case. ``of_server``:
     whether the logger of vLLM or SGLang wrote the line. ``process`` are the labels that distinguish the processes of
-    servers; empty for other lines."""
+    servers, and ``container`` is the one that stays when a server starts again; both are empty for other lines."""
 
     rank: int | None = None
     time_ns: int | None = None
@@ -33,6 +33,7 @@ class Prefix(NamedTuple):
     tid: str | None = None
     of_server: bool = False
     process: str = ""
+    container: str = ""
 
     @property
     def is_logger(self) -> bool:
@@ -60,11 +61,15 @@ class LogLine(NamedTuple):
 
 
 def read_log_lines(
-    source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
+    source: Source,
+    tally: IssueTally,
+    rank: int | None = None,
+    wanted: Wanted | None = None,
+    is_other: Callable[[Iterable[str]], bool] = lambda _: False,
 ) -> Iterator[LogLine]:
-    """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. Raise the errors of
-    read_lines."""
-    wanted, records = wanted or Wanted(), JsonLines(tally)
+    """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. A JSON object whose keys are
+    ``is_other`` is a line of its own, not the record of a line. Raise the errors of read_lines."""
+    wanted, records = wanted or Wanted(), JsonLines(tally, is_other)
     for line in read_lines(source, tally, wanted=wanted):
         if len(line.text) > MAX_LINE:
             tally.note("long line", f"a line is longer than {MAX_LINE} characters; the rest is ignored", line.number)
@@ -117,7 +122,10 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
         text = _without_source_line(text)
     if prefix.of_server:
         lead = line[: min(len(line) - len(text), _LONGEST_LEAD)]
-        prefix = prefix._replace(process=" ".join(_PROCESS.findall(lead)))
+        container = _CONTAINER.match(lead)
+        prefix = prefix._replace(
+            process=" ".join(_PROCESS.findall(lead)), container=container["name"] if container else ""
+        )
     return prefix, text
 
 
@@ -205,7 +213,9 @@ _SERVER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
     rf"(?:\[?[\w./-]{{1,120}}:\d{{1,6}}\] ?)?|\[{_SGLANG}\] ?"
 )
-# Labels of the container (docker compose, kubectl), the process (vLLM, journald) and the data-parallel rank (SGLang).
+# The label of the container (docker compose, kubectl).
+_CONTAINER = re.compile(r"(?:\[(?=pod/))?(?P<name>[\w.@-]+(?= +\| )|pod/[^\]\s]+(?=\]))")
+# Labels of the container, the process (vLLM, journald) and the data-parallel rank (SGLang).
 _PROCESS = re.compile(
     r"^[\w.@-]+(?= +\| )|(?<=^\[)pod/[^\]\s]+(?=\])|pid=\d+|(?<=\w)\[\d+\](?=: )|(?<=\d )DP\d+(?=[ \]])"
 )
