@@ -22,7 +22,7 @@ from perftool.engine.analysis import analysed, analyze
 from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.cluster import connect
 from perftool.engine.ranks.part import analyse_batch
-from perftool.engine.ranks.schedule import Processes, _prepare_worker
+from perftool.engine.ranks.schedule import Processes
 from perftool.engine.report import overview
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, MissingExtraError, PerfToolError
@@ -93,23 +93,25 @@ def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, i
     return progress, killed
 
 
-def sending(folder: str) -> None:
-    """A worker that sends a result: the pool catches all exceptions, and may wait for a lock of a killed process."""
-    _prepare_worker(folder)
-    with suppress(BaseException):
-        Path(folder, "ready").touch()
-        time.sleep(60)
+# A worker that sends a result: the pool catches all exceptions, and may wait for a lock of a killed process.
+SENDING = """
+import sys, time
+from contextlib import suppress
+from perftool.engine.ranks.schedule import _prepare_worker
+_prepare_worker(sys.argv[1])
+with suppress(BaseException):
+    print("ready", flush=True)
     time.sleep(60)
+time.sleep(60)
+"""
 
 
 def test_a_worker_between_two_tasks_ends_at_once(tmp_path: Path) -> None:
-    worker = multiprocessing.get_context("spawn").Process(target=sending, args=(str(tmp_path),))
-    worker.start()
-    while not Path(tmp_path, "ready").exists():
-        time.sleep(0.01)
-    worker.terminate()
-    worker.join(30)
-    assert worker.exitcode == 128 + signal.SIGTERM
+    with subprocess.Popen([sys.executable, "-c", SENDING, str(tmp_path)], stdout=subprocess.PIPE) as worker:
+        assert worker.stdout
+        assert worker.stdout.readline() == b"ready\n"
+        worker.terminate()
+        assert worker.wait(30) == 128 + signal.SIGTERM
 
 
 def test_the_ranks_of_a_killed_process_are_retried_from_urls_too(folder: Path) -> None:
