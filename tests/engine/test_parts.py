@@ -177,7 +177,7 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
         ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which the part does not contain"),
         ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must contain whole numbers, not 'soon'"),
         ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is not a number from a query"),
-        ({"row": {"subject": "x", "predicted_ns": "much"}}, "predicts 'much'"),
+        ({"row": {"subject": "x", "predicted_ns": "much"}}, "predicted_ns is 'much'"),
         ({"row": {"subject": "x", "sources": [{"file": 7}]}}, "int in the wrong place"),
     ],
 )

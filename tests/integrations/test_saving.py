@@ -208,7 +208,7 @@ def test_a_file_that_an_installed_package_wrote_is_not_the_users(
     monkeypatch.setattr(sys, "path", ["/nowhere"])
     assert is_users(str(written))
 
-    monkeypatch.syspath_prepend(tmp_path / "dist-packages")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "dist-packages")])
 
     assert not is_users(str(written))
 
