@@ -11,6 +11,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -127,6 +128,20 @@ def test_the_error_of_a_change_names_a_line_of_the_program() -> None:
     assert Path(found["error_line"].rpartition(":")[0]).name == Path(__file__).name
 
 
+_IN_A_NEW_PROCESS = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import test_trials, torch
+(found,) = test_trials.trials_of(torch.nn.Conv2d(3, 4, 3), torch.ones(2, 3, 8, 8))
+assert "channels_last_ns" in found, found
+"""
+
+
+def test_a_backward_pass_is_tried_in_a_program_that_has_run_none() -> None:
+    folder = Path(__file__).parent
+    subprocess.run([sys.executable, "-c", _IN_A_NEW_PROCESS, str(folder), str(folder.parent)], check=True)
+
+
 def test_weights_with_complex_numbers_are_not_converted() -> None:
     model = nn.Linear(4, 4)
     model.register_buffer("turns", torch.ones(2, dtype=torch.complex64))
@@ -144,8 +159,8 @@ def test_a_change_that_the_model_does_not_support_is_named() -> None:
     assert "bf16_ns" not in found
 
 
-@pytest.mark.parametrize("result", ["loss", "dict", "object", "nothing"])
-def test_the_backward_pass_begins_at_the_loss_or_at_all_results(result: str) -> None:
+@pytest.mark.parametrize("result", ["losses", "dict", "object", "nothing"])
+def test_the_backward_pass_begins_at_all_results(result: str) -> None:
     class Results:
         def __init__(self, first: Any) -> None:
             self.first = first
@@ -153,17 +168,17 @@ def test_the_backward_pass_begins_at_the_loss_or_at_all_results(result: str) -> 
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+            self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
 
         def forward(self, x: Any) -> Any:
-            y, other = self.used(x), self.unused(x)
-            forms = {"loss": (y.sum(), other), "dict": {"y": y}, "object": Results(y), "nothing": None}
-            return forms[result]
+            y, other = self.first(x), self.second(x)
+            forms = {"losses": (y.sum(), [other]), "dict": {"y": y, "sum": other.sum()}, "object": Results(y + other)}
+            return forms.get(result)
 
     model = Model()
     assert tried(Call(model, (torch.ones(1, 2),), {}, True), soon())["base_ns"]
-    assert (model.used.weight.grad is None) == (result == "nothing")
-    assert model.unused.weight.grad is None
+    for layer in (model.first, model.second):
+        assert (layer.weight.grad is None) == (result == "nothing")
 
 
 def test_the_program_does_not_notice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -40,9 +40,9 @@ _TOO_MANY = (
 RECORDER = "recorder"
 # The estimated size of a finding in memory and in the output, without the strings that come from its rule.
 _FINDING_BYTES = 1_000
-_ANY_NAME = """
-SELECT 1 FROM _name_roles, unnest($names) AS wanted(pattern)
-WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
+_FOUND_NAMES = """
+SELECT DISTINCT pattern FROM _name_roles, unnest($names) AS wanted(pattern)
+WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern
 """
 # The column with the host time of a row, kept while its findings are compared with those of other rules.
 _HOST_TIME = "_host_time"
@@ -78,20 +78,22 @@ def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[
     """Run each of ``rules``, and return their results in the same order."""
     # Shipped rules run in parallel. Third-party rules share an allowance, so they run one after another, in order.
     shipped = [at for at, rule in enumerate(rules) if is_shipped(rule)]
-    calls = [partial(ask, store, rules[at], context) for at in shipped]
+    names, _ = _attempt(partial(_found_names, store, [rules[at] for at in shipped]))
+    calls = [partial(ask, store, rules[at], context, names) for at in shipped]
     answers = dict(zip(shipped, store.side_by_side(calls), strict=True))
     return [answers.get(at) or ask(store, rule, context) for at, rule in enumerate(rules)]
 
 
-def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
-    """Run ``rule`` on ``store``: the answer contains its rows, the reason why it did not run, or its error."""
+def ask(store: TraceStore, rule: Rule, context: Context, names: frozenset[str] | None = None) -> Answer:
+    """Run ``rule`` on ``store``: the answer contains its rows, the reason why it did not run, or its error. ``names``
+    are those of ``needs_names`` that occur, if they are known."""
 
     def rows() -> Answer:
         reason = why_not(rule, context, store.has_rows)
         if reason:
             return Answer(rule.code, why_not=reason)
         try:
-            return _query_rows(store, rule, context) if _may_find(store, rule, context) else Answer(rule.code)
+            return _query_rows(store, rule, context) if _may_find(store, rule, context, names) else Answer(rule.code)
         except SpentError:
             return Answer(rule.code, spent=True)
 
@@ -218,10 +220,22 @@ def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> st
     return None
 
 
-def _may_find(store: TraceStore, rule: Rule, context: Context) -> bool:
+def _found_names(store: TraceStore, rules: Sequence[Rule]) -> frozenset[str]:
+    """Those of the names that ``rules`` need that host slices have. One query for all rules, because each query costs
+    time."""
+    wanted = {name: None for rule in rules for name in rule.needs_names}
+    if not wanted:
+        return frozenset()
+    _, rows = run_sql(store, rules[0], _FOUND_NAMES, {"names": list(wanted)}, len(wanted))
+    return frozenset(name for (name,) in rows)
+
+
+def _may_find(store: TraceStore, rule: Rule, context: Context, names: frozenset[str] | None) -> bool:
     """Whether ``rule`` can find anything: a host slice has one of the names that it needs, and ``only_if`` holds."""
-    if rule.needs_names and not run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1]:
-        return False
+    if rule.needs_names:
+        found = _found_names(store, [rule]) if names is None else names
+        if found.isdisjoint(rule.needs_names):
+            return False
     return rule.only_if is None or bool(
         run_sql(store, rule, rule.only_if, sql_values(rule, rule.only_if, context), 1)[1]
     )

@@ -253,11 +253,25 @@ def _in_bf16(value: Any) -> Any:
 
 
 def _backward(result: Any) -> None:
-    """Run the backward pass from the loss that the model returned, or from all its results."""
-    found = [one for one in tree_leaves(_members(result)) if isinstance(one, torch.Tensor) and one.requires_grad]
-    losses = [one for one in found if one.dim() == 0]
-    if ends := losses[:1] or found:
-        torch.autograd.backward(ends, [torch.ones_like(one) for one in ends])
+    """Run the backward pass from all results that the model returned: each may be a part of the loss. A result from
+    which another one was computed, such as the logits beside a loss, adds little work."""
+    ends = [one for one in tree_leaves(_members(result)) if isinstance(one, torch.Tensor) and one.requires_grad]
+    if ends:
+        _End.apply(*ends).backward()
+
+
+class _End(torch.autograd.Function):
+    """A number with gradient 1 for each element of the tensors. Gradients that are passed to ``backward`` make PyTorch
+    import a module, and a child that may open no files can't import any."""
+
+    @staticmethod
+    def forward(ctx: Any, *ends: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*ends)
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> Any:
+        return tuple(map(torch.ones_like, ctx.saved_tensors))
 
 
 def _members(result: Any) -> Any:
