@@ -226,7 +226,7 @@ def _found_names(store: TraceStore, rules: Sequence[Rule]) -> frozenset[str]:
     wanted = {name: None for rule in rules for name in rule.needs_names}
     if not wanted:
         return frozenset()
-    _, rows = run_sql(store, rules[0], _FOUND_NAMES, {"names": list(wanted)}, len(wanted))
+    rows = run_sql(store, rules[0], _FOUND_NAMES, {"names": list(wanted)}, len(wanted))[1]
     return frozenset(name for (name,) in rows)
 
 
