@@ -270,10 +270,10 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def _lengths(valid_seq_len: Tensor, q: Tensor, k: Tensor) -> tuple[int, ...]:
-    # `item` raises an error within a graph capture; `tolist` would silently freeze the lengths.
+    # `item` raises an error during graph capture; `tolist` would silently freeze the lengths.
     lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
     if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):
-        raise ValueError("valid_seq_len needs one length per sequence, and as many queries as keys")
+        raise ValueError("valid_seq_len needs one length per sequence, and q and k of the same sequence length")
     if any(not 0 <= length <= q.size(-2) for length in lengths):
         raise ValueError(f"a valid length must be between 0 and {q.size(-2)} tokens")
     return lengths

@@ -87,7 +87,7 @@ class Leaving:
         """Wait until the program waits in vain, although it has no children left."""
         _wait_for_idle_main()
         while children := multiprocessing.active_children():
-            # A child that is still saving its own recording ends once it is saved.
+            # A child that is still saving its own recording exits once the recording is saved.
             for child in children:
                 child.terminate()
             _wait_for_idle_main()

@@ -21,7 +21,7 @@ from perftool.readers.text.unique_keys import decoder_of_unique
 TITLE = "= Serving Benchmark Result ="
 # A result has about fifty lines.
 _MOST_LINES, _MOST_RESULTS = 200, 1000
-# A file of 1,000 results with the times of 1,000 requests each has about 50 MB.
+# A file of 1,000 results, each with the times of 1,000 requests, takes about 50 MB.
 _MOST_TEXT = 256 << 20
 # Larger than any number that a client reports.
 _MOST = 1e15
