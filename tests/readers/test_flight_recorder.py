@@ -214,6 +214,30 @@ def test_odd_entries_are_counted_and_left_out(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("pg_status", {"0": {"last_enqueued_collective": "6"}}),
+        ("pg_status", {"0": {"last_completed_collective": 5.0}}),
+        ("pg_status", {"0": 5}),
+        ("pg_config", ["0"]),
+        ("pg_config", {"0": {"name": "0", "ranks": "[0, 1"}}),
+        ("pg_config", {"0": {"name": "0", "ranks": [0, "1"]}}),
+    ],
+)
+def test_damaged_groups_are_reported(part: str, value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "dump_3"
+    path.write_text(json.dumps({**dumped(entry(4)), part: value}))
+    assert [issue.count for issue in dump.read(str(path)).issues] == [1]
+
+
+@pytest.mark.parametrize("status", [{}, {"0": {"last_enqueued_collective": None}}])
+def test_groups_without_a_status_are_not_damaged(status: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "dump_3"
+    path.write_text(json.dumps({**dumped(entry(4)), "pg_status": status, "pg_config": {"0": {"name": "0", "ranks": ""}}}))
+    assert dump.read(str(path)).issues == ()
+
+
 def test_a_deeply_nested_name_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "nccl_trace_rank_0.json"
     text = json.dumps(dumped(entry(1, profiling_name="?"), entry(2)))

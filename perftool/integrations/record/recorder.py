@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+# The profiler imports this module when it starts. By then, a program's own import hook might refuse that.
+import torch.profiler.python_tracer
 from torch.autograd import profiler as autograd_profiler
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import dataloader, get_worker_info

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -85,7 +86,7 @@ def read(path: str, rank: int | None = None) -> LogReading:
     configs = _configs(found, _Members(min(len(data) + _FREE_MEMBERS, _MOST_MEMBERS)), texts, tally)
     raw, batches = _without_batches(found.get("entries"))
     entries = tuple(_entries(raw, known, configs, texts, tally))
-    groups = tuple(_groups(found, entries, known, configs, batches))
+    groups = tuple(_groups(found, entries, known, configs, batches, tally))
     return LogReading(flight=entries, flight_groups=groups, issues=tally.issues(), kind="flight_record")
 
 
@@ -127,7 +128,8 @@ class _Allowance:
 
 
 def _configs(found: Mapping[str, Any], members: _Members, texts: _Allowance, tally: IssueTally) -> dict[str, _Config]:
-    named = {text(facts.get("name")) or _cut(key): facts for key, facts in _tables(found.get("pg_config"))}
+    tables = _tables(found, "pg_config", tally)
+    named = {text(facts.get("name")) or _cut(key): facts for key, facts in tables}
     configs = {}
     for name in sorted(filter(None, named)):
         description = text(named[name].get("desc")) or ""
@@ -229,10 +231,10 @@ def _peer(name: str, members: tuple[int, ...]) -> int | None:
 
 def _groups(
     found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, configs: Mapping[str, _Config],
-    batches: set[str],
+    batches: set[str], tally: IssueTally,
 ) -> Iterable[FlightGroup]:  # fmt: skip
     """Yield the groups that the entries or the configuration of the dump mention."""
-    statuses = dict(_tables(found.get("pg_status")))
+    statuses = dict(_tables(found, "pg_status", tally))
     by_name: dict[str, FlightEntry] = {}
     called: dict[str, int] = defaultdict(int)
     done: dict[str, int] = defaultdict(int)
@@ -249,13 +251,20 @@ def _groups(
     for name in sorted({*by_name, *configs}):
         of_group, facts = by_name.get(name), configs.get(name, _Config("", ()))
         known = statuses.get(str(of_group.pg_id), {}) if of_group else {}
-        last = max(done[name], _whole(known.get("last_completed_collective")) or 0)
+        last = max(done[name], _last(known, "last_completed_collective", tally))
         yield FlightGroup(
             rank, name, facts.description or (of_group.description if of_group else ""), facts.members,
-            None if name in batches else max(called[name], _whole(known.get("last_enqueued_collective")) or 0),
+            None if name in batches else max(called[name], _last(known, "last_enqueued_collective", tally)),
             # The status also counts collectives that failed.
             None if name in batches else min(last, failed.get(name, last + 1) - 1),
         )  # fmt: skip
+
+
+def _last(status: Mapping[str, Any], key: str, tally: IssueTally) -> int:
+    number = _whole(status.get(key))
+    if number is None and status.get(key) is not None:
+        tally.note("status", "numbers of last collectives in pg_status that are not whole numbers were ignored")
+    return number or 0
 
 
 class _Members:
@@ -269,33 +278,36 @@ class _Members:
     def of(self, found: Any, tally: IssueTally) -> tuple[int, ...]:
         if isinstance(found, str):
             if found not in self._read:
-                self._read[found] = _ranks(found)
+                self._read[found] = _ranks(found, tally)
             ranks = self._read[found]
         else:
-            ranks = _ranks(found)
+            ranks = _ranks(found, tally)
         if not self._allowed.take(len(ranks)):
             tally.note("members", f"after the first {self._most:,} members, groups are listed without their members")
             return ()
         return ranks
 
 
-def _tables(found: Any) -> list[tuple[str, dict[str, Any]]]:
-    return (
-        [(str(key), facts) for key, facts in found.items() if isinstance(facts, dict)]
-        if isinstance(found, dict)
-        else []
-    )
+def _tables(dump: Mapping[str, Any], key: str, tally: IssueTally) -> list[tuple[str, dict[str, Any]]]:
+    found = {} if dump.get(key) is None else dump[key]
+    rows = list(found.items()) if isinstance(found, dict) else [("", None)]
+    tables = [(str(name), facts) for name, facts in rows if isinstance(facts, dict)]
+    if len(tables) < len(rows):
+        tally.note(key, f"parts of {key} that are not objects were ignored")
+    return tables
 
 
-def _ranks(found: Any) -> tuple[int, ...]:
+def _ranks(found: Any, tally: IssueTally) -> tuple[int, ...]:
     """Return the members in ``found``, a list or its text, such as ``[0, 1]``, or none if they are unknown."""
+    if found is None or found == "":
+        return ()
     if isinstance(found, str):
-        try:
+        with suppress(orjson.JSONDecodeError):
             found = orjson.loads(found)
-        except orjson.JSONDecodeError:
-            return ()
-    whole = isinstance(found, list) and all(_whole(rank) is not None for rank in found)
-    return tuple(sorted(set(found))) if whole else ()
+    if isinstance(found, list) and all(_whole(rank) is not None for rank in found):
+        return tuple(sorted(set(found)))
+    tally.note("ranks", "lists of the members of groups could not be read")
+    return ()
 
 
 def _sizes(found: Any) -> str | None:
