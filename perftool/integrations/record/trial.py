@@ -257,7 +257,7 @@ def _backward(result: Any) -> None:
     which another one was computed, such as the logits beside a loss, adds little work."""
     ends = [one for one in tree_leaves(_members(result)) if isinstance(one, torch.Tensor) and one.requires_grad]
     if ends:
-        _End.apply(*ends).backward()
+        _End.apply(*ends).backward()  # type: ignore[no-untyped-call]
 
 
 class _End(torch.autograd.Function):

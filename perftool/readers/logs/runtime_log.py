@@ -20,7 +20,7 @@ _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PA
 _SERVING_CORES = tuple((known.core, known) for known in SERVING_PATTERNS)
 CORES = (*(core for core, _ in (*_CORES, *_SERVING_CORES)), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_NAME = 200
-# The common name of all graph cuts at CPU fallbacks. Their lines also name the op, which the fallback records name already.
+# The common name of all graph cuts at CPU fallbacks. Their lines name the op, too, as the fallback records already do.
 _CPU_FALLBACK = "cpu fallback"
 # The kind, name, rank and container of an event.
 _Key = tuple[str, str, int | None, str]
