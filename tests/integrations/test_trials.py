@@ -97,6 +97,25 @@ def test_each_change_that_applies_is_tried() -> None:
     assert all(one.weight.is_contiguous() and "forward" not in vars(one) for one in call.convolutions)
 
 
+def test_layouts_are_tried_only_if_convolutions_matter() -> None:
+    mostly_linear = nn.Sequential(nn.Conv2d(1, 1, 1), nn.Flatten(), nn.Linear(64, 4096), nn.Linear(4096, 2048))
+    found = tried(Call(mostly_linear, (torch.ones(1, 1, 8, 8),), {}, True), soon())
+    assert [key for key in found if key.endswith("_ns")] == ["base_ns", "bf16_ns"]
+
+
+def test_the_fastest_changes_run_again_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = trial._Times(Call(nn.Linear(2, 2), (), {}, True), soon())
+    ran = []
+
+    def run(change: Any) -> None:
+        ran.append(change.key)
+        times._taken.setdefault(change.key, []).append({"slow": 2.0}.get(change.key, 1.0))
+
+    monkeypatch.setattr(times, "_run", run)
+    times.measure([trial._Change("slow"), trial._Change("fast")])
+    assert ran[:6] == ["base", "slow", "fast", "base", "fast", "slow"]
+
+
 def test_weights_are_converted_only_without_a_backward_pass() -> None:
     model = nn.Linear(4, 4)
     with torch.no_grad():

@@ -25,6 +25,8 @@ _CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.ConvTranspose2d, tor
 _SIZE = 512
 # Each change runs until its runs have taken this long in total, in s, but at least and at most this many times.
 _ENOUGH_S, _FEWEST_RUNS, _MOST_RUNS = 2.0, 3, 6
+# If convolutions take a smaller share of the forward pass, no memory layout is tried.
+_CONVOLVES = 0.05
 _LONGEST_ERROR, _DEEPEST = 200, 50
 
 
@@ -92,18 +94,34 @@ class _Times:
         self._clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
         self._longest = 0.0
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> bool:
         """Run the unchanged call once, untimed. A forked process copies each page of memory that it writes, which takes
-        time."""
+        time. Return whether convolutions take enough of the forward pass for a memory layout to matter."""
+        begins: list[float] = []
+        in_convolutions: list[float] = []
+        hooks = [
+            hook
+            for one in self._call.convolutions
+            for hook in (
+                one.register_forward_pre_hook(lambda *_: begins.append(self._clock())),
+                one.register_forward_hook(lambda *_: in_convolutions.append(self._clock() - begins.pop())),
+            )
+        ]
         self._run(_BASE)
+        for hook in hooks:
+            hook.remove()
+        whole = sum(self._forward.get(_BASE.key) or self._taken[_BASE.key])
         self._taken[_BASE.key].clear()
         self._forward.clear()
+        return sum(in_convolutions) >= _CONVOLVES * whole
 
     def measure(self, changes: list[_Change]) -> None:
-        """Measure ``changes`` by turns, because other processes may disturb some of the runs."""
+        """Measure ``changes`` and the unchanged call by turns, because other processes may disturb some of the runs. If
+        there is no time for all of them, the fastest changes run most often."""
         for _ in range(_MOST_RUNS):
-            for change in changes:
+            for change in (_BASE, *changes):
                 self._run(change)
+            changes = sorted(changes, key=lambda change: min(self._taken[change.key], default=0))
 
     def found(self) -> dict[str, Any]:
         """The shortest time with each change that works, in ns; ``forward``: the same without the backward pass."""
@@ -146,12 +164,15 @@ def tried(call: Call, until: float) -> dict[str, Any]:
 
     Start no run that would end after ``until``, a time of ``time.monotonic``. Return an empty dict if no change applies
     or the call cannot be repeated."""
-    changes = _changes(call, bf16=_has_bf16())
-    if not changes:
+    bf16 = _has_bf16()
+    if not _changes(call, bf16=bf16, layouts=True):
         return {}
     times = _Times(call, until)
-    times.warm_up()
-    times.measure([_BASE, *changes])
+    layouts = times.warm_up()
+    changes = _changes(call, bf16=bf16, layouts=layouts)
+    if not changes:
+        return {}
+    times.measure(changes)
     found = {**times.found(), "failed": times.failed, "error": times.error, "error_lines": times.error_lines}
     return {} if _BASE.key in times.failed else found
 
@@ -176,14 +197,14 @@ def _product_time(dtype: torch.dtype) -> float:
     return min(times)
 
 
-def _changes(call: Call, *, bf16: bool) -> list[_Change]:
+def _changes(call: Call, *, bf16: bool, layouts: bool) -> list[_Change]:
     changes = []
     convolutions = call.convolutions
     if bf16:
         changes.append(_Change("bf16", bf16=True))
     if bf16 and any(one.groups > 1 for one in convolutions):
         changes.append(_Change("bf16_dense", bf16=True, fp32_depthwise=True))
-    if any(_is_apart(one.weight) for one in convolutions):
+    if layouts and any(_is_apart(one.weight) for one in convolutions):
         changes.append(_Change("channels_last", channels_last=True))
         if bf16:
             changes.append(_Change("bf16_channels_last", bf16=True, channels_last=True))

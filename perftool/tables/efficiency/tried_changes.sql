@@ -18,12 +18,17 @@ WITH tried AS (
     UNPIVOT trials ON bf16_ns, bf16_dense_ns, channels_last_ns, bf16_channels_last_ns, bf16_weights_ns
     INTO NAME change VALUE ns
 ),
+-- The profiler makes no step shorter. If the step before the recording took more CPU time, it was disturbed.
+quickest AS (
+    SELECT rank, min(process_ns / steps) AS step_ns, bool_and(process_ns > 0) AS known FROM memory_faults
+    GROUP BY rank HAVING NOT bool_and(profiled)
+),
 steps AS (
     SELECT m.rank,
-           CASE WHEN m.torch_threads = 1 AND f.process_ns > 0 AND m.process_ns > 0
-                THEN f.process_ns / f.steps * greatest(1, (m.wall_ns - greatest(0, coalesce(m.delay_ns - coalesce(m.children_ns / m.cores, 0), 0))) / m.process_ns)
+           CASE WHEN m.torch_threads = 1 AND f.known AND m.process_ns > 0
+                THEN f.step_ns * greatest(1, (m.wall_ns - greatest(0, coalesce(m.delay_ns - coalesce(m.children_ns / m.cores, 0), 0))) / m.process_ns)
                 ELSE coalesce(m.quiet_step_ns, m.step_ns) END AS ns
-    FROM machines AS m LEFT JOIN memory_faults AS f ON f.rank = m.rank AND NOT f.profiled
+    FROM machines AS m LEFT JOIN quickest AS f USING (rank)
 ),
 models AS (
     SELECT t.rank, arg_max(t.path, (t.calls::HUGEINT * t.base_ns, t.path)) AS model,
