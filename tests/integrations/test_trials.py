@@ -104,7 +104,7 @@ def test_layouts_are_tried_only_if_convolutions_matter() -> None:
 
 
 def test_the_fastest_changes_run_again_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = trial._Times(Call(nn.Linear(2, 2), (), {}, True), soon())
+    times = trial._Times(Call(nn.Linear(2, 2), (), {}, True), soon(), soon())
     ran = []
 
     def run(change: Any) -> None:

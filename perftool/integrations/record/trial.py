@@ -78,15 +78,16 @@ _BASE = _Change("base")
 
 
 class _Times:
-    """The times of the runs with each change, in s. Starts no run that would end after ``until``."""
+    """The times of the runs with each change, in s. Starts no run that would end after ``until``, or, if it is the
+    first one with its change, after ``latest``."""
 
-    def __init__(self, call: Call, until: float) -> None:
+    def __init__(self, call: Call, until: float, latest: float) -> None:
         self.failed: list[str] = []
         # The first error in BF16, and the lines of its stack, the innermost first.
         self.error = ""
         self.error_lines: list[tuple[str, int]] = []
         self._call = call
-        self._until = until
+        self._until, self._latest = until, latest
         # The times of whole runs, and those of their forward passes if the backward passes may be left out.
         self._taken: dict[str, list[float]] = {}
         self._forward: dict[str, list[float]] = {}
@@ -130,7 +131,8 @@ class _Times:
     def _run(self, change: _Change) -> None:
         taken = self._taken.setdefault(change.key, [])
         enough = len(taken) >= _FEWEST_RUNS and sum(taken) >= _ENOUGH_S
-        if enough or change.key in self.failed or time.monotonic() + self._longest > self._until:
+        until = self._until if taken else self._latest
+        if enough or change.key in self.failed or time.monotonic() + self._longest > until:
             return
         try:
             with _changed(self._call, change):
@@ -158,16 +160,16 @@ def _shortest(taken: Mapping[str, list[float]]) -> dict[str, int]:
     return {f"{key}_ns": round(1e9 * min(times)) for key, times in taken.items() if times}
 
 
-def tried(call: Call, until: float) -> dict[str, Any]:
+def tried(call: Call, until: float, latest: float | None = None) -> dict[str, Any]:
     """Return the shortest time of ``call``, in ns, unchanged and with each change, with and without its backward pass,
     the changes that fail, and the first error in BF16.
 
-    Start no run that would end after ``until``, a time of ``time.monotonic``. Return an empty dict if no change applies
-    or the call cannot be repeated."""
+    Start no run that would end after ``until``, a time of ``time.monotonic``; the first run with each change may end by
+    ``latest``. Return an empty dict if no change applies or the call cannot be repeated."""
     bf16 = _has_bf16()
     if not _changes(call, bf16=bf16, layouts=True):
         return {}
-    times = _Times(call, until)
+    times = _Times(call, until, until if latest is None else latest)
     layouts = times.warm_up()
     changes = _changes(call, bf16=bf16, layouts=layouts)
     if not changes:

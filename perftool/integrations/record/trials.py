@@ -39,8 +39,9 @@ try:
 except ModuleNotFoundError:  # pragma: no cover - Windows, which cannot fork either
     resource = None  # type: ignore[assignment]
 
-# The time for all trials, in s, and the share of what is left of it for one trial.
-_ALL_S, _SHARE = 20.0, 0.7
+# The time for all trials, in s, and the share of what is left of it for one trial. If a model is slow, its trial takes
+# up to _FIRST times as long, so that each change runs once.
+_ALL_S, _SHARE, _FIRST = 20.0, 0.7, 2.0
 # At most this many calls are tried.
 _MOST_TRIED = 6
 # A child that has not ended this long after its last run is stuck, for example in a lock that another thread held.
@@ -142,9 +143,14 @@ class Trials:
                 call.backward = call.differentiated
 
     def _tried(self, call: Call) -> dict[str, Any]:
-        limit_s = _SHARE * self._left_s
+        usual_s, limit_s = _SHARE * self._left_s, _FIRST * _SHARE * self._left_s
         begin = time.monotonic()
-        line = _from_child(lambda: json.dumps(_in_thread(lambda: tried(call, time.monotonic() + limit_s))), limit_s)
+
+        def compute() -> str:
+            now = time.monotonic()
+            return json.dumps(_in_thread(lambda: tried(call, now + usual_s, now + limit_s)))
+
+        line = _from_child(compute, limit_s)
         if time.monotonic() - begin > limit_s + _LATE_S:
             # Other calls would probably get stuck, too.
             self._left_s = 0
