@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -105,5 +106,7 @@ def _start(arguments: Sequence[str]) -> tuple[types.CodeType, types.ModuleType]:
     return compile(source, file, "exec", dont_inherit=True), program
 
 
+# The forks need not collect PyTorch's objects when they exit, which takes 0.7 s.
+gc.freeze()
 _code, _program = serve(sys.argv[1])
 exec(_code, _program.__dict__)
