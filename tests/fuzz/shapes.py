@@ -39,6 +39,12 @@ class Cost:
 
 
 FREE = Cost(7.0, 400 << 20)
+# For a run of several shapes. Each of them alone may take as much, because its benign version takes over 0.9 s and
+# 120 MB.
+FREE_RUN = Cost(9.0, 480 << 20)
+# For shapes whose benign version takes over 5 s.
+FREE_LONG = Cost(50.0, FREE.peak)
+LONG = ("shapes not warmed up", "restarts of a server between many events")
 
 
 @cache
@@ -745,8 +751,8 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         "metrics.json", lambda: b"[" + _METRIC * 30_000 + b"{}]", lambda: b"[" + b'{"metric_name":[{' * 200_000,
     ),
     "bars that never begin": (
-        "console.log", lambda: b" 3%|# | 3/100 [00:01<00:32,  3.01it/s]\n" * 200_000,
-        lambda: (b"1%|" * 60 + b"\n") * 44_000,
+        "console.log", lambda: b" 3%|# | 3/100 [00:01<00:32,  3.01it/s]\n" * 100_000,
+        lambda: (b"1%|" * 60 + b"\n") * 22_000,
     ),
     "gradients and readers": ("t.json", lambda: _gradients(20_000, 1), lambda: _gradients(20_000, 20_000)),
     "positions of many shapes": (
@@ -801,3 +807,19 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         lambda: b'{"train_batch_size": 1, "x": "' + b'\\"' * 40_000,
     ),
 }  # fmt: skip
+
+# Shapes that single rules join. Each becomes a rank of one run, because an analysis takes 0.6 s whatever its input.
+_RANKS = [
+    ["sparse matrices of many shapes", "positions of many shapes", "slices of an op of many inputs",
+     "transforms of many dimensions"],
+    ["tables of many heights", "tensors of many equal dimensions", "sliced products of one number",
+     "gradients and readers"],
+    ["losses of many sizes", "derivatives of one number", "an op of many inputs around kernels",
+     "cosines of one number"],
+    ["padding of many lengths", "distances of one number", "nodes of one number",
+     "a product of many inputs around kernels"],
+    ["convolutions and copies of many sizes", "packed layers of one number", "weights of one number",
+     "a layer of many inputs around kernels"],
+    ["repeated rows before a product of many inputs", "passes through a network"],
+]  # fmt: skip
+RUNS = [*_RANKS, *([name] for name in SHAPES if not any(name in names for names in _RANKS))]
