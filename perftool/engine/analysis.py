@@ -81,7 +81,8 @@ class Run:
 
     def unrecognised(self, report: Report) -> list[str]:
         """Return the inputs of ``report`` in which nothing was recognised, among those that the user named and those
-        named like a rank's dump or like measurements. Traces are not included, because ``lint`` checks them by rank.
+        named like a rank's dump or like measurements, and Gaudi's metrics. Traces are not included, because ``lint``
+        checks them by rank.
 
         An archive may be listed twice among the inputs, as a trace and as logs; it counts as recognised if either of
         the two was recognised. A part file is unrecognised if it contains only logs in which nothing was recognised.
@@ -92,7 +93,9 @@ class Run:
         named = self._named | {
             read.path
             for read in inputs
-            if is_named_like_measurement(read.path) or (is_named_like_dump(read.path) and read.kind != "flight_record")
+            if read.kind == "metrics"
+            or is_named_like_measurement(read.path)
+            or (is_named_like_dump(read.path) and read.kind != "flight_record")
         }
         empty = named - used
         return [*blank, *(path for path in dict.fromkeys(read.path for read in inputs) if path in empty)]

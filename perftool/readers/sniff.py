@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from perftool.readers.config.run_config import json_flavour
+from perftool.readers.files.companions import is_named_like_metrics
 from perftool.readers.logs.banner import TITLES
 from perftool.readers.logs.bridge_patterns import BRIDGE_PATTERNS
 from perftool.readers.logs.compiler_advice import is_advice
@@ -57,14 +58,14 @@ class Sniffed:
     form: TextForm
 
 
-UNKNOWN = Sniffed("unknown", "unknown")
+UNKNOWN, METRICS = Sniffed("unknown", "unknown"), Sniffed("metrics", "metrics")
 
 
 def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
     """Classify an input by its first lines and the file's name. A trace is not a text input, so it stays unknown."""
     filled = [line for line in lines if line.strip()]
     if not filled:
-        return UNKNOWN
+        return METRICS if is_named_like_metrics(name) else UNKNOWN
     tests = _JSON_TESTS if _JSON.match(filled[0]) else _TESTS
     return next((sniffed for test, sniffed in tests if test(filled, name)), UNKNOWN)
 
@@ -73,14 +74,21 @@ def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
 # as in [INFO].
 _JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{"\]]|$))')
 _METRIC = re.compile(r'\[?\s*\{\s*"metric_name"\s*:')
+_METRIC_KEYS = frozenset({"metric_name", "triggered_by", "generated_on"})
 _TOP_KEY = re.compile(r'"([^"\\]+)"\s*:')
 _TRACE_KEYS = frozenset({"traceEvents", "schemaVersion", "deviceProperties", "displayTimeUnit", "ph"})
 _CONFIG_NAME = re.compile(r"(?i)(?:^|[._-])(?:config|ds|deepspeed|zero\d?)(?:[._-]|$)")
 _ENVIRONMENT_NAME = re.compile(r"(?i)(?:^|\.)env(?:ironment|iron)?(?:\.|$)")
 
 
-def _is_json_metrics(lines: list[str], _name: str) -> bool:
-    return _METRIC.match("\n".join(lines[:3]).lstrip()) is not None
+def _is_json_metrics(lines: list[str], name: str) -> bool:
+    """Whether ``lines`` begin like Gaudi's metrics. If the file is named like them, the first record may be damaged,
+    and there may be none. Other programs use such names, too."""
+    if _METRIC.match("\n".join(lines[:3]).lstrip()):
+        return True
+    return is_named_like_metrics(name) and (
+        not any(line.strip("[] \t\r\n") for line in lines) or not _METRIC_KEYS.isdisjoint(_keys_of_first(lines))
+    )
 
 
 def _is_compilation_stats(lines: list[str], _name: str) -> bool:
@@ -169,13 +177,13 @@ def _is_runtime_log(lines: list[str], _name: str) -> bool:
 
 # JSON is classified by these tests only, because it may contain strings that identify a log.
 _JSON_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
-    (_is_json_metrics, Sniffed("metrics", "metrics")),
+    (_is_json_metrics, METRICS),
     (_is_compilation_stats, Sniffed("metrics", "compilation_stats")),
     (_is_client_result, Sniffed("serving", "client_result")),
     (_is_json_config, Sniffed("config", "json_config")),
 )
 _TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
-    (_is_text_metrics, Sniffed("metrics", "metrics")),
+    (_is_text_metrics, METRICS),
     (_is_profiler_csv, Sniffed("csv", "profiler_csv")),
     (_is_analyzed_nodes, Sniffed("nodes", "analyzed_nodes")),
     (_is_compiler_advice, Sniffed("runtime_log", "compiler_advice")),

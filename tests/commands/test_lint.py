@@ -813,6 +813,28 @@ def test_a_gate_does_not_pass_a_benchmark_in_which_no_request_succeeded(run: Run
     assert run(*lint, "--budget", "ttft_p99_ms<=500") == 0
 
 
+@pytest.mark.parametrize("name", ["metrics-rank0.json", "metrics-rank0.json.1"])
+def test_a_gate_does_not_pass_metrics_in_which_nothing_is_recognised(run: Run, name: str) -> None:
+    trace("folder/rank0.pt.trace.json")
+    lint = ("lint", "folder", "--isolated", "--select", "FBK101,TRC101")
+    fallbacks = {"TotalNumber": 900, "FallbackOps": {"aten::nonzero": 900}}
+    whole = {"metric_name": "cpu_fallback", "triggered_by": "process_exit", "statistics": fallbacks}
+    damaged = {key.replace("name", "nane"): value for key, value in whole.items()}
+    for text in ("", "[\n]\n", json.dumps([damaged])):
+        file = trace(f"folder/{name}", text)
+        assert run(*lint) == 2
+        assert f"{file} contains nothing that this program recognises, so nothing was checked there" in run.err
+        assert run(*lint, "--exclude", f"*/{name}") == 0
+    # The second record is intact.
+    trace(f"folder/{name}", json.dumps([damaged, whole]))
+    assert run(*lint) == 1
+    assert ("aten::nonzero" in run.out, "an object in the file is not a metrics record" in run.out) == (True, True)
+    # Many other programs write such files.
+    for text in ('{"loss": 2.0}', '{"iteration": 1}\n{"iteration": 2}\n', '[{"loss": 2.0}]', "{}"):
+        trace(f"folder/{name}", text)
+        assert run(*lint) == 0
+
+
 @pytest.mark.parametrize(
     "kind", ["a broken link", "a folder", "a special file (such as a pipe) or a link to an empty file"]
 )

@@ -22,9 +22,10 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
-# Name patterns of metrics pages and benchmark results. Many programs write their own metrics.json, so that name is not
-# in the list. vLLM's own names contain the rate of requests, and SGLang's contain the month, the day and the number of
-# prompts.
+# Gaudi's metrics files, also numbered. Many other programs write a metrics.json.
+_METRICS = ("*metrics*.json", "*metrics*.json.*")
+# Name patterns of metrics pages and benchmark results. vLLM's own names contain the rate of requests, and SGLang's
+# contain the month, the day and the number of prompts.
 _PLAIN_MEASUREMENTS = (
     "*metrics*.txt", "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
     "*_[01][0-9][0-3][0-9]_[0-9]*_*.jsonl",
@@ -40,8 +41,8 @@ _UNREAD_ENDS = (*PACKED_ENDS, *ARCHIVE_ENDS, ".bak", ".old", ".orig", "~")
 # files of Gaudi's profiler, and benchmark results.
 COMPANIONS = (
     *_LOGS, "pytorch_log*.txt", "*fallback*.txt", "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env",
-    "env.txt", "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv", "*metrics*.json",
-    "*metrics*.json.*", *_MEASUREMENTS,
+    "env.txt", "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv", *_METRICS,
+    *_MEASUREMENTS,
 )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(translate(pattern) for pattern in patterns), re.IGNORECASE)
 
 
-_COMPANION, _MEASUREMENT = _any_of(COMPANIONS), _any_of(_MEASUREMENTS)
+_COMPANION, _MEASUREMENT, _METRIC = _any_of(COMPANIONS), _any_of(_MEASUREMENTS), _any_of(_METRICS)
 _UNREAD = _any_of(
     name + end for name in (*_PLAIN_LOGS, *_PLAIN_MEASUREMENTS) for end in (*_UNREAD_ENDS, ".[0-9]", ".[0-9][0-9]")
 )
@@ -100,6 +101,11 @@ def is_named_like_dump(path: str | Path) -> bool:
 def is_named_like_measurement(path: str | Path) -> bool:
     """Whether ``path`` is named like a metrics page or a benchmark result, whatever it contains."""
     return _MEASUREMENT.fullmatch(os.path.basename(path)) is not None
+
+
+def is_named_like_metrics(path: str | Path) -> bool:
+    """Whether ``path`` is named like Gaudi's metrics, whatever it contains."""
+    return _METRIC.fullmatch(os.path.basename(path)) is not None
 
 
 def is_named_like_unread(path: str | Path) -> bool:

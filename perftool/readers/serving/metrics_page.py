@@ -34,6 +34,9 @@ _KEY_AND_VALUE = re.compile(rf"(\w{{1,100}})=({_VALUE})")
 _NAME = re.compile(r"(?P<server>vllm|sglang):[\w:]+")
 _COMMENT = re.compile(r"#\s*(?P<kind>HELP|TYPE)\s+(?=(?:vllm|sglang):)")
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
+# Counts requests by the reason why they ended. In spite of its name, these reasons are among them.
+_FINISHED = "vllm:request_success_total"
+_FAILED = re.compile(r'(?:^|,)finished_reason="(?:error|abort)"(?:,|$)')
 # Our names for totals, and their names in pages, newest first. Histograms append _sum and _count.
 _TOTALS = {
     "preemptions": ("vllm:num_preemptions_total",),
@@ -44,7 +47,7 @@ _TOTALS = {
     "drafts": ("vllm:spec_decode_num_drafts_total",),
     "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
-    "requests": ("vllm:request_success_total", "sglang:num_requests_total"),
+    "requests": (_FINISHED, "sglang:num_requests_total"),
     "iterations": ("vllm:iteration_tokens_total_count",),
 }
 _TIMES = {
@@ -148,6 +151,9 @@ class _Page:
             for labels, value in values.items()
         }
         totals = _known(sums)
+        finished = self.samples[_FINISHED].items() if _FINISHED in sums else ()
+        if failed := [value for labels, value in finished if _FAILED.search(labels)]:
+            totals["failed_requests"] = sum(failed)
         if totals.get("accepted_tokens", 0) > totals.get("drafted_tokens", _MOST):
             self.tally.note("bad value", "according to the metrics page, more tokens were accepted than drafted")
             del totals["accepted_tokens"], totals["drafted_tokens"]
