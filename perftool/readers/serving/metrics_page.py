@@ -36,7 +36,7 @@ _COMMENT = re.compile(r"#\s*(?P<kind>HELP|TYPE)\s+(?=(?:vllm|sglang):)")
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
 # Counts requests by the reason why they ended. In spite of its name, these reasons are among them.
 _FINISHED = "vllm:request_success_total"
-_FAILED = re.compile(r'(?:^|,)finished_reason="(?:error|abort)"(?:,|$)')
+_FAILED = re.compile(r'(?:^|,)finished_reason="error"(?:,|$)')
 # Our names for totals, and their names in pages, newest first. Histograms append _sum and _count.
 _TOTALS = {
     "preemptions": ("vllm:num_preemptions_total",),
