@@ -10,6 +10,7 @@
 -- column change: VARCHAR, the change, as the columns of trials are named, without _ns
 -- column model: VARCHAR, class of the model whose calls take the most time
 -- column backward: BOOLEAN, whether the calls to this model have a backward pass
+-- column described: VARCHAR, the calls that were tried, in words: up to three models, the one that takes the most time first
 -- column base_ns: BIGINT, time of all calls to models in one step and of their backward passes, unchanged, in ns
 -- column changed_ns: BIGINT, the same with the change, where it applies and does not fail
 -- column step_ns: BIGINT, time of a step without the profiler and other processes, in ns
@@ -30,6 +31,10 @@ steps AS (
                 ELSE coalesce(m.quiet_step_ns, m.step_ns) END AS ns
     FROM machines AS m LEFT JOIN quickest AS f USING (rank)
 ),
+listed AS (
+    SELECT rank, list(path ORDER BY ns DESC, path) AS paths
+    FROM (SELECT rank, path, sum(calls::HUGEINT * base_ns) AS ns FROM trials GROUP BY ALL) GROUP BY rank
+),
 models AS (
     SELECT t.rank, arg_max(t.path, (t.calls::HUGEINT * t.base_ns, t.path)) AS model,
            arg_max(coalesce(t.backward, t.bf16_weights_ns IS NULL AND k.kind IS DISTINCT FROM 'inference'), (t.calls::HUGEINT * t.base_ns, t.path, t.backward)) AS backward, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
@@ -39,7 +44,10 @@ models AS (
 saved AS (
     SELECT rank, replace(change, '_ns', '') AS change, sum(calls::HUGEINT * (base_ns - ns)) AS ns FROM tried GROUP BY ALL
 )
-SELECT s.rank, s.change, m.model, m.backward, m.base_ns::BIGINT AS base_ns, (m.base_ns - s.ns)::BIGINT AS changed_ns,
+SELECT s.rank, s.change, m.model, m.backward,
+       CASE WHEN len(l.paths) = 1 THEN 'a call to ' || m.model || CASE WHEN m.backward THEN ' and its backward pass' ELSE '' END
+            ELSE 'calls to ' || CASE WHEN len(l.paths) = 2 THEN l.paths[1] || ' and ' || l.paths[2] ELSE array_to_string(l.paths[:3], ', ') END || CASE WHEN len(l.paths) > 3 THEN ' and ' || len(l.paths) - 3 || ' more' ELSE '' END
+                || CASE WHEN m.backward THEN ', with their backward passes,' ELSE '' END END AS described, m.base_ns::BIGINT AS base_ns, (m.base_ns - s.ns)::BIGINT AS changed_ns,
        m.step_ns::BIGINT AS step_ns, s.ns / m.step_ns AS saved_ratio
-FROM saved AS s JOIN models AS m USING (rank)
+FROM saved AS s JOIN models AS m USING (rank) JOIN listed AS l USING (rank)
 WHERE 2 * m.base_ns > m.step_ns
