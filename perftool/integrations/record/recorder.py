@@ -31,7 +31,7 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.modes import unseen_by_modes
-from perftool.integrations.own_threads import signals_blocked
+from perftool.integrations.own_threads import file_limit_raises, signals_blocked
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.leaving import Leaving
@@ -271,7 +271,12 @@ class Recorder:
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
         before = time.monotonic_ns()
-        saved = save_trace(profiler, new_trace(folder), self._facts)
+        with file_limit_raises():
+            try:
+                saved = save_trace(profiler, new_trace(folder), self._facts)
+            finally:
+                # If PyTorch could not write all of a file, it tries again when the results are deleted.
+                profiler.profiler.kineto_results = None  # type: ignore[union-attr]
         measuring_ns = self._watch.measuring_ns
         saving_ns = time.monotonic_ns() - before - measuring_ns
         # PyTorch stops the profiler before it calls this method, so the rest of ``whole_ns`` is the time to stop.
