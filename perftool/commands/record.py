@@ -259,7 +259,9 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     texts = [one.text for one in left if one.stage == stage and one.text]
     how = f"was killed by {_signal_name(code - 128)}" if code > 128 else f"ended with exit code {code}"
     ending = f"the program {how}"
-    if stage in ("saved", "explained"):
+    if stage == "saved":
+        return "no trace was found: the program has moved or removed it, or has changed its root folder"
+    if stage == "explained":
         return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)
     if stage == "recording":
         return f"no trace was saved: {ending} during the recording, and the trace in memory was lost"

@@ -28,3 +28,21 @@ def signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def file_limit_raises() -> Iterator[None]:
+    """In this block, a file that would exceed the program's limit on file sizes raises OSError in this thread, even if
+    the program lets the signal SIGXFSZ end it, or handles it."""
+    number = getattr(signal, "SIGXFSZ", None)
+    if number is None or not hasattr(signal, "sigtimedwait"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        if number not in before:
+            # A signal that waits would be delivered now.
+            signal.sigtimedwait({number}, 0)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

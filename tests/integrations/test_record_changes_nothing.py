@@ -872,3 +872,66 @@ print("done")
 def test_a_program_goes_on_if_no_thread_can_be_started(tmp_path: Path) -> None:
     done = run(tmp_path, NO_THREADS)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+BROKEN = """
+import os, sys
+needed = "torch._subclasses.schema_check_mode"
+sys.modules.pop(needed, None)
+import torch
+from perftool.integrations.record import recorder
+print(needed in sys.modules, "encodings.ascii" in sys.modules, flush=True)
+
+def refused(*arguments):
+    raise LookupError("unknown encoding: ascii")
+
+def train(broken_step, breaks):
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(8):
+        if step == broken_step:
+            breaks()
+        optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+    print("done", torch.autograd._profiler_enabled(), sys.getprofile(), flush=True)
+
+for case in (
+    (0, lambda: sys.modules.update({needed: None})),
+    (0, lambda: setattr(recorder.HomeThread, "move_here", refused)),
+    (2, lambda: setattr(recorder, "Deadline", refused)),
+    (2, lambda: setattr(recorder.LoaderWorkers, "begin", refused)),
+):
+    if os.fork() == 0:
+        train(*case)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_program_goes_on_if_the_recorder_fails_in_its_step(tmp_path: Path) -> None:
+    """Imports failed once a program had no free descriptors, another root, or no rights; so they come first."""
+    done = run(tmp_path, BROKEN)
+    assert (done.returncode, done.stdout) == (2, "True True\n" + 4 * "done False None\n"), done.stderr
+    assert "nothing was recorded: the recording failed (" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+FILE_LIMIT = """
+import gc, resource, signal, sys, torch
+sys.dont_write_bytecode = True
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+for step in range(8):
+    optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+gc.collect()
+print("done", signal.SIGXFSZ in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="needs signals of file sizes")
+def test_a_program_with_a_limit_on_file_sizes_is_not_ended_by_our_files(tmp_path: Path) -> None:
+    done = run(tmp_path, FILE_LIMIT, "--no-trials")
+    assert (done.returncode, done.stdout) == (0, "done False\n"), done.stderr
+    assert "the trace is truncated" in done.stderr

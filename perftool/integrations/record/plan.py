@@ -15,6 +15,7 @@ from typing import Literal, cast, get_args
 
 from perftool.integrations.descriptors import Descriptor
 from perftool.integrations.own_errors import OwnErrorsHidden
+from perftool.integrations.own_threads import file_limit_raises
 from perftool.readers.files.small_file import read_beginning
 
 StepsFrom = Literal["auto", "optimizer", "loader", "forward"]
@@ -82,7 +83,7 @@ class Plan:
         disk is full, a note that says why nothing was recorded is printed instead.
         """
         line = json.dumps(asdict(note)).encode() + b"\n"
-        with OwnErrorsHidden(OSError):
+        with OwnErrorsHidden(OSError), file_limit_raises():
             file = _own_file(self.notes)
             try:
                 whole = os.write(file, line) == len(line)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import wraps
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial, wraps
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.modes import unseen_by_modes
-from perftool.integrations.own_threads import signals_blocked
+from perftool.integrations.own_threads import file_limit_raises, signals_blocked
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.deadline import Deadline
 from perftool.integrations.record.leaving import Leaving
@@ -86,6 +87,10 @@ class Recorder:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._owner = os.getpid()
+        # These import what they need. During its steps, the program may be unable to open files.
+        codecs.lookup("ascii")
+        with unseen_by_modes():
+            pass
         self._profiler: torch_profiler.profile | None = None
         # The program did not choose this schedule, so PyTorch's advice on it does not concern the program.
         with warnings_ignored(message="Profiler won't be using warmup"):
@@ -131,11 +136,14 @@ class Recorder:
             # Another thread may have started recording since the check above.
             if self._over or self._is_elsewhere():
                 return
-            undecided = self._plan.steps_from == "auto" and not self._steps.are_of_optimizer and not self._began_ns
-            if undecided and self._only_others_train():
-                self._start_over()
-            else:
-                self._count()
+            self._guarded(self._use_step)
+
+    def _use_step(self) -> None:
+        undecided = self._plan.steps_from == "auto" and not self._steps.are_of_optimizer and not self._began_ns
+        if undecided and self._only_others_train():
+            self._start_over()
+        else:
+            self._count()
 
     def _new_watch(self) -> Watch:
         watch = Watch(self._planned)
@@ -152,15 +160,14 @@ class Recorder:
     def _start_over(self) -> None:
         """Forget the steps before a recording, and decide again what a step is."""
         self._repeated_calls.end()
-        with self._guarded():
-            if self._profiler is not None:
-                self._profiler.stop()
-            self._profiler = None
-            self._repeated_calls = RepeatedCalls(self._plan.trials)
-            self._seen = 0
-            self._watch = self._new_watch()
-            self._steps.start_over()
-            self._release()
+        if self._profiler is not None:
+            self._profiler.stop()
+        self._profiler = None
+        self._repeated_calls = RepeatedCalls(self._plan.trials)
+        self._seen = 0
+        self._watch = self._new_watch()
+        self._steps.start_over()
+        self._release()
 
     def _optimizer_made(self) -> None:
         self._plan.optimizer_made()
@@ -172,7 +179,7 @@ class Recorder:
             return
         with self._endings.undisturbed():
             if self._plan.steps_from == "auto" and self._steps.called and not self._began_ns:
-                self._start_over()
+                self._guarded(self._start_over)
 
     def _count(self) -> None:
         """Count a step of this thread, and record as planned."""
@@ -180,27 +187,25 @@ class Recorder:
         self._seen += 1
         recorded = self._seen - self._plan.before
         self._repeated_calls.end()
-        with self._guarded():
-            if recorded == 1:
-                self._plan.note(Note("recording", self._estimate()))
-            if recorded > 0 and self._profiler is not None:
-                self._profiler.step()
-            else:
-                # PyTorch's threads start before the recording, and remain afterwards.
-                with signals_blocked():
-                    self._start() if self._profiler is None else self._profiler.step()
+        if recorded == 1:
+            self._plan.note(Note("recording", self._estimate()))
+        if recorded > 0 and self._profiler is not None:
+            self._profiler.step()
+        else:
+            # PyTorch's threads start before the recording, and remain afterwards.
+            with signals_blocked():
+                self._start() if self._profiler is None else self._profiler.step()
         # The hooks slow down the last warm-up step, whose times are not used. Without stacks, the trace has no modules.
-        if recorded == -1 and self._plan.warmup and self._plan.stacks and not self._over:
+        if recorded == -1 and self._plan.warmup and self._plan.stacks:
             self._repeated_calls.begin()
         if recorded == 0:
             self._began_ns = time.monotonic_ns()
             self._loader_workers.begin()
             self._plan.note(Note("recording"))
-            if not self._over:
-                # PyTorch records the stacks of all threads that exist when the recording begins. If the system refuses
-                # another thread, the recording has no deadline.
-                with suppress(RuntimeError):
-                    self._deadline = Deadline(self._end_early)
+            # PyTorch records the stacks of all threads that exist when the recording begins. If the system refuses
+            # another thread, the recording has no deadline.
+            with suppress(RuntimeError):
+                self._deadline = Deadline(self._end_early)
         patience_s = self._patience_s()
         if self._deadline is not None:
             self._deadline.postpone(patience_s)
@@ -266,7 +271,12 @@ class Recorder:
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
         before = time.monotonic_ns()
-        saved = save_trace(profiler, new_trace(folder), self._facts)
+        with file_limit_raises():
+            try:
+                saved = save_trace(profiler, new_trace(folder), self._facts)
+            finally:
+                # If PyTorch could not write all of a file, it tries again when the results are deleted.
+                profiler.profiler.kineto_results = None  # type: ignore[union-attr]
         measuring_ns = self._watch.measuring_ns
         saving_ns = time.monotonic_ns() - before - measuring_ns
         # PyTorch stops the profiler before it calls this method, so the rest of ``whole_ns`` is the time to stop.
@@ -317,10 +327,12 @@ class Recorder:
             return
         with self._endings.undisturbed():
             if self._profiler is not None and os.getpid() == self._owner:
-                with self._guarded():
-                    self._watch.end()
-                    self._profiler.stop()
+                self._guarded(partial(self._stop, self._profiler))
             self._close()
+
+    def _stop(self, profiler: torch_profiler.profile) -> None:
+        self._watch.end()
+        profiler.stop()
 
     def _close(self) -> None:
         self._over = True
@@ -370,21 +382,25 @@ class Recorder:
             self._owner = os.getpid()
             self._is_child = True
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Mark a profiler started in this block as ours. An error becomes a note and ends only the recording."""
-        self._ours = True
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Call ``work``, and mark a profiler that it starts as ours. An error becomes a note and ends only the
+        recording."""
+        before, self._ours = self._ours, True
         try:
             # The profiler warns about how we use it, which does not concern the program.
             with warnings_ignored(module=r"torch\.profiler"), unseen_by_modes():
-                yield
+                work()
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
             if is_interrupt(error):
                 raise KeyboardInterrupt from None
             self._plan.note(Note("explained", f"the recording failed ({type(error).__name__}: {error})"))
+            # The profiler may still run, which would slow down the program.
+            with suppress(Exception):
+                if self._profiler is not None and torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+                    self._profiler.stop_trace()
             self._close()
         finally:
-            self._ours = False
+            self._ours = before
 
     def _stop_for_other_profilers(self) -> None:
         """Stop recording if the program creates its own profiler, because PyTorch runs only one at a time."""
