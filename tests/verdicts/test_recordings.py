@@ -98,7 +98,7 @@ def test_the_answers_on_the_page_of_cuda(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_clock_offset_is_not_called_lateness(tmp_path: Path) -> None:
-    """As in test_sceptic.py; here the unchanged recording has been analysed already."""
+    """As in test_samples.py; here the unchanged recording has been analysed already."""
     write_with_late_clock(Path(path_of("v100_dlrm_8ranks")), tmp_path)
 
     assert sentences(analyze([str(tmp_path)])) == sentences(recording("v100_dlrm_8ranks").report)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from invariants import breaches
-from recordings import FOLDER, sentences, write_with_late_clock
+from recordings import FOLDER
 
 from perftool.engine.analysis import analyze
 from perftool.engine.report.causes import CLAUSES
@@ -243,10 +243,3 @@ def test_facts_of_a_processor_are_claimed_only_where_they_are_recorded(tmp_path:
 
     assert reports[0].device.name in no_machine(reports[0])
     assert no_machine(reports[1]) == []
-
-
-def test_a_clock_offset_is_not_called_lateness(tmp_path: Path) -> None:
-    folder = SAMPLES / "cpu" / "small_allreduce"
-    write_with_late_clock(folder, tmp_path)
-
-    assert sentences(analyze([str(tmp_path)])) == sentences(analyze([str(folder)]))
