@@ -266,7 +266,7 @@ def test_lint_fails_if_a_named_file_has_no_record(run: Run, named: list[str], te
     what = f"{name} contains nothing that this program recognises"
     assert run.err == f"habana_perf_tool: {what}, so nothing was checked there; --allow-empty accepts an empty input\n"
     assert run("lint", "traces", *named, "--select", "GAP", "--allow-empty") == 0
-    # A file is unrecognised for ``analyze``, too, so it need not read each kind.
+    # The note of ``analyze`` is the same for each kind of file.
     if named[0] != "--metrics":
         assert run("analyze", "traces", *named, "--select", "GAP") == 0
         assert what in run.err

@@ -29,8 +29,10 @@ OVERLOADED = {
 }  # fmt: skip
 
 
-def report_of(events: list[Event], folder: Path, kinds: tuple[str, ...] = ("GAP", "STP", "TRC"), **metadata: object) -> Report:
-    """Return the report with the rules of ``kinds``. All rules would take twice as long, and most tests are about
+def report_of(
+    events: list[Event], folder: Path, kinds: tuple[str, ...] = ("GAP", "STP", "TRC"), **metadata: object
+) -> Report:
+    """Return the report with the rules of ``kinds``. All rules would take a third longer, and most tests are about
     sentences that need no finding.
     """
     path = folder / "trace.json"
