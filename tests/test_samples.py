@@ -20,6 +20,7 @@ from perftool.engine.analysis import analysed, analyze
 from perftool.engine.rules.pack import shipped_rules
 from perftool.model.report import Report
 from perftool.readers.discover import find_inputs
+from perftool.reporters.json import render_json
 from perftool.reporters.serving import serving_lines
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
@@ -99,6 +100,14 @@ def test_a_clock_offset_is_not_called_lateness(tmp_path: Path) -> None:
     write_with_late_clock(SAMPLES / "cpu" / "small_allreduce", tmp_path)
 
     assert sentences(analyze([str(tmp_path)])) == sentences(report_on("cpu/small_allreduce"))
+
+
+@pytest.mark.parametrize("sample", ["cpu/loader_starved.json.gz", "cpu/small_allreduce"])
+def test_a_report_matches_the_schema(sample: str) -> None:
+    """Here and not in test_schemas.py, because the samples are analysed here."""
+    from test_schemas import check
+
+    check(json.loads(render_json(report_on(sample))), "report")
 
 
 def test_every_recording_is_listed() -> None:

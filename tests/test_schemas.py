@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perftool.engine.analysis import analysed, analyze
+from perftool.engine.analysis import analysed
 from perftool.engine.gate.baseline import render_baseline
 from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -61,11 +61,6 @@ def test_the_schemas_are_schemas_and_current() -> None:
         jsonschema.Draft202012Validator.check_schema(json.loads(page()))
 
 
-@pytest.mark.parametrize("sample", ["cpu/loader_starved.json.gz", "cpu/small_allreduce"])
-def test_a_report(sample: str) -> None:
-    check(json.loads(render_json(analyze([str(SAMPLES / sample)]))), "report")
-
-
 def test_reports_and_lint_results_on_a_gaudi_match_the_schema(linted: Any) -> None:
     check(json.loads(render_json(linted.report)), "report")
     check(json.loads(render_lint_json(linted)), "lint")
@@ -86,6 +81,6 @@ def test_the_configuration_of_the_guide() -> None:
 
 
 def test_every_shipped_rule() -> None:
-    known = schema("rule")
+    known = jsonschema.Draft202012Validator(schema("rule"))
     for path in sorted(builtin_folder().rglob("*.toml")):
-        jsonschema.validate(parse_toml(path.read_text(encoding="utf-8")), known)
+        known.validate(parse_toml(path.read_text(encoding="utf-8")))
