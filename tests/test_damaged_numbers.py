@@ -104,12 +104,16 @@ def test_a_file_that_breaks_its_reader_is_the_only_one_lost(
     assert "\n" not in unread
     assert "aten::mm" in {share.name for share in report.top_ops}
 
-    (tmp_path / "nccl_trace_rank_7.json").unlink()
-    (tmp_path / "damaged.json").write_bytes(document(RUN))
+
+def test_a_trace_that_breaks_its_reader_is_the_only_one_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("whole", "damaged"):
+        (tmp_path / f"{name}.json").write_bytes(document(RUN))
     before = chrome_trace.ChromeTrace.finish
 
     def finish(trace: chrome_trace.ChromeTrace) -> None:
-        trips() if trace.path.endswith("damaged.json") else before(trace)
+        if trace.path.endswith("damaged.json"):
+            raise RecursionError("too deep")
+        before(trace)
 
     monkeypatch.setattr(chrome_trace.ChromeTrace, "finish", finish)
     report = analyze([tmp_path / "whole.json", tmp_path / "damaged.json"], as_one_run=True)

@@ -171,7 +171,7 @@ def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) 
     if not pack:
         assert all(Path(path).exists() for path in (*naive, *advised))
         return
-    if len(naive) == len(advised) == 1 and closes_as_ranks(benchmark_, *naive, *advised, pack):
+    if len(naive) == len(advised) == 1 and closes_as_ranks(benchmark_, naive[0], advised[0], pack):
         return
     before, steps_before = found(naive, [without_shares(rule) for rule in pack])
     after, steps_after = found(advised, pack)

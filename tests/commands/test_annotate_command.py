@@ -276,17 +276,17 @@ def asked(address: str, **headers: str) -> urllib.request.Request:
     return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Host": "evil.example:9001"}, 421), ({"Host": "evil.example"}, 421), ({"Host": "127.0.0.1"}, 421),
-        ({"Origin": "https://evil.example"}, 403), ({"Origin": "null"}, 403),
-    ],
-)  # fmt: skip
-def test_only_the_perfetto_ui_is_answered(served, headers: dict[str, str], status: int) -> None:
+REFUSED = [
+    ({"Host": "evil.example:9001"}, 421), ({"Host": "evil.example"}, 421), ({"Host": "127.0.0.1"}, 421),
+    ({"Origin": "https://evil.example"}, 403), ({"Origin": "null"}, 403),
+]  # fmt: skip
+
+
+def test_only_the_perfetto_ui_is_answered(served) -> None:
     thread, address = served()
-    with pytest.raises(urllib.error.HTTPError, match=str(status)):
-        urllib.request.urlopen(asked(address, **headers))
+    for headers, status in REFUSED:
+        with pytest.raises(urllib.error.HTTPError, match=str(status)):
+            urllib.request.urlopen(asked(address, **headers))
     with urllib.request.urlopen(address) as answer:
         assert answer.read() == TRACE
     thread.join(0.2)

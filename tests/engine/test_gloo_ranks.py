@@ -98,7 +98,7 @@ def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[P
 )  # fmt: skip
 def test_larger_inputs_are_not_taken_for_a_slow_core(rows: int, words: str, advice: str, tmp_path: Path) -> None:
     _write(tmp_path, 1, computes=True, rows=rows)
-    first = findings_of([str(tmp_path)])[0]
+    first = findings_of([str(tmp_path)], COLLECTIVES)[0]
     assert first.code == "COL103"
     assert words in first.message
 
