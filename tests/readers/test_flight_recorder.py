@@ -397,6 +397,14 @@ def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
     ]
 
 
+def test_a_rank_without_a_dump_is_not_said_to_have_no_trace(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dumped(entry(4)), protocol=2))
+    report = analyze([str(tmp_path)], [rule for rule in shipped_rules() if rule.code == "TRC107"])
+    assert [(found.code, found.evidence["ranks"]) for found in report.findings] == [("TRC107", "2")]
+    assert "trace" not in report.verdict.caveats
+
+
 def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) -> None:
     # NCCL also counts work that ended with an error as completed.
     failed = [entry(1), entry(2, "started", retired=True)]

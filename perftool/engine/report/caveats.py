@@ -78,7 +78,7 @@ def _missing(findings: Sequence[Finding]) -> str:
     """Return a sentence about the ranks without a trace. The result is empty if every rank has one, or if fewer than
     two ranks do.
     """
-    found = _finding(findings, _MISSING)
+    found = _finding([one for one in findings if one.evidence.get("kind") == "trace"], _MISSING)
     if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
         return ""
     one = found.evidence["missing"] == 1
