@@ -166,12 +166,12 @@ def tried(call: Call, until: float, latest: float | None = None) -> dict[str, An
 
     Start no run that would end after ``until``, a time of ``time.monotonic``; the first run with each change may end by
     ``latest``. Return an empty dict if no change applies or the call cannot be repeated."""
-    bf16 = _has_bf16()
-    if not _changes(call, bf16=bf16, layouts=True):
+    changes = _changes(call, bf16=_has_bf16())
+    if not changes:
         return {}
     times = _Times(call, until, until if latest is None else latest)
-    layouts = times.warm_up()
-    changes = _changes(call, bf16=bf16, layouts=layouts)
+    if not times.warm_up():
+        changes = [change for change in changes if not change.channels_last]
     if not changes:
         return {}
     times.measure(changes)
@@ -199,14 +199,14 @@ def _product_time(dtype: torch.dtype) -> float:
     return min(times)
 
 
-def _changes(call: Call, *, bf16: bool, layouts: bool) -> list[_Change]:
+def _changes(call: Call, *, bf16: bool) -> list[_Change]:
     changes = []
     convolutions = call.convolutions
     if bf16:
         changes.append(_Change("bf16", bf16=True))
     if bf16 and any(one.groups > 1 for one in convolutions):
         changes.append(_Change("bf16_dense", bf16=True, fp32_depthwise=True))
-    if layouts and any(_is_apart(one.weight) for one in convolutions):
+    if any(_is_apart(one.weight) for one in convolutions):
         changes.append(_Change("channels_last", channels_last=True))
         if bf16:
             changes.append(_Change("bf16_channels_last", bf16=True, channels_last=True))

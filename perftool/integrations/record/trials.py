@@ -145,12 +145,8 @@ class Trials:
     def _tried(self, call: Call) -> dict[str, Any]:
         usual_s, limit_s = _SHARE * self._left_s, _FIRST * _SHARE * self._left_s
         begin = time.monotonic()
-
-        def compute() -> str:
-            now = time.monotonic()
-            return json.dumps(_in_thread(lambda: tried(call, now + usual_s, now + limit_s)))
-
-        line = _from_child(compute, limit_s)
+        until, latest = begin + usual_s, begin + limit_s
+        line = _from_child(lambda: json.dumps(_in_thread(lambda: tried(call, until, latest))), limit_s)
         if time.monotonic() - begin > limit_s + _LATE_S:
             # Other calls would probably get stuck, too.
             self._left_s = 0

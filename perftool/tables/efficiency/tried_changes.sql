@@ -36,16 +36,15 @@ listed AS (
     FROM (SELECT rank, path, sum(calls::HUGEINT * base_ns) AS ns FROM trials GROUP BY ALL) GROUP BY rank
 ),
 models AS (
-    SELECT t.rank, arg_max(t.path, (t.calls::HUGEINT * t.base_ns, t.path)) AS model,
-           arg_max(coalesce(t.backward, t.bf16_weights_ns IS NULL AND k.kind IS DISTINCT FROM 'inference'), (t.calls::HUGEINT * t.base_ns, t.path, t.backward)) AS backward, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
+    SELECT t.rank, arg_max(coalesce(t.backward, t.bf16_weights_ns IS NULL AND k.kind IS DISTINCT FROM 'inference'), (t.calls::HUGEINT * t.base_ns, t.path, t.backward)) AS backward, sum(t.calls::HUGEINT * t.base_ns) AS base_ns,
            greatest(sum(t.calls::HUGEINT * t.base_ns), max(s.ns)) AS step_ns
     FROM trials AS t JOIN steps AS s USING (rank) LEFT JOIN run_kinds AS k USING (rank) GROUP BY t.rank
 ),
 saved AS (
     SELECT rank, replace(change, '_ns', '') AS change, sum(calls::HUGEINT * (base_ns - ns)) AS ns FROM tried GROUP BY ALL
 )
-SELECT s.rank, s.change, m.model, m.backward,
-       CASE WHEN len(l.paths) = 1 THEN 'a call to ' || m.model || CASE WHEN m.backward THEN ' and its backward pass' ELSE '' END
+SELECT s.rank, s.change, l.paths[1] AS model, m.backward,
+       CASE WHEN len(l.paths) = 1 THEN 'a call to ' || model || CASE WHEN m.backward THEN ' and its backward pass' ELSE '' END
             ELSE 'calls to ' || CASE WHEN len(l.paths) = 2 THEN l.paths[1] || ' and ' || l.paths[2] ELSE array_to_string(l.paths[:3], ', ') END || CASE WHEN len(l.paths) > 3 THEN ' and ' || len(l.paths) - 3 || ' more' ELSE '' END
                 || CASE WHEN m.backward THEN ', with their backward passes,' ELSE '' END END AS described, m.base_ns::BIGINT AS base_ns, (m.base_ns - s.ns)::BIGINT AS changed_ns,
        m.step_ns::BIGINT AS step_ns, s.ns / m.step_ns AS saved_ratio
