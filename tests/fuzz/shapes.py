@@ -42,9 +42,6 @@ FREE = Cost(7.0, 400 << 20)
 # For a run of several shapes. Each of them alone may take as much, because its benign version takes over 0.9 s and
 # 120 MB.
 FREE_RUN = Cost(9.0, 480 << 20)
-# For shapes whose benign version takes over 5 s.
-FREE_LONG = Cost(50.0, FREE.peak)
-LONG = ("shapes not warmed up", "restarts of a server between many events")
 
 
 @cache
@@ -751,8 +748,8 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         "metrics.json", lambda: b"[" + _METRIC * 30_000 + b"{}]", lambda: b"[" + b'{"metric_name":[{' * 200_000,
     ),
     "bars that never begin": (
-        "console.log", lambda: b" 3%|# | 3/100 [00:01<00:32,  3.01it/s]\n" * 100_000,
-        lambda: (b"1%|" * 60 + b"\n") * 22_000,
+        "console.log", lambda: b" 3%|# | 3/100 [00:01<00:32,  3.01it/s]\n" * 200_000,
+        lambda: (b"1%|" * 60 + b"\n") * 44_000,
     ),
     "gradients and readers": ("t.json", lambda: _gradients(20_000, 1), lambda: _gradients(20_000, 20_000)),
     "positions of many shapes": (

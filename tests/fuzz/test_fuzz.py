@@ -10,7 +10,7 @@ import pytest
 from corpus import CORPUS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shapes import FREE, FREE_LONG, FREE_RUN, LONG, RUNS, SHAPES, Cost, cost_of, may_take, with_secrets
+from shapes import FREE, FREE_RUN, RUNS, SHAPES, Cost, cost_of, may_take, with_secrets
 from targets import TARGETS, attempt
 
 # Few examples, always the same ones, because ``run.py`` does the searching. Targets that run every rule get the fewest.
@@ -57,8 +57,7 @@ def test_hostile_shapes_cost_little_more_than_good_inputs(names: list[str], tmp_
 
         took = cost(hostile)
         # Below this absolute limit, a comparison with a benign input is unnecessary.
-        free = FREE_LONG if name in LONG else FREE
-        most = free if took.within(free) else may_take(cost(good))
+        most = FREE if took.within(FREE) else may_take(cost(good))
         assert took.within(most), (name, took, most)
 
 
