@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("torch")
 
 from recorded_script import run
+from stores import findings_of
 
-from perftool.api import analyze
 from perftool.engine.rules.pack import shipped_rules
 from perftool.integrations.record import loader_workers
 from perftool.integrations.record.loader_workers import Call, LoaderWorkers
@@ -46,7 +46,7 @@ def test_a_finding_names_the_line_where_workers_spend_their_time(tmp_path: Path)
     assert [calls[0][name] for name in ("file", "line", "function")] == ["script.py", 7, "__getitem__"]
     assert {call["fetching"] for call in calls} == {sum(call["samples"] for call in calls)}
     rules = [rule for rule in shipped_rules() if rule.code == "GAP102"]
-    (finding,) = [one for one in analyze([str(trace)], rules).findings if one.code == "GAP102"]
+    (finding,) = findings_of([str(trace)], rules)
     assert "of their CPU time at script.py:7 (__getitem__)" in finding.message
 
 

@@ -22,12 +22,12 @@ pytest.importorskip("torch")
 
 import torch
 from recorded_script import run
+from stores import findings_of
 from torch import nn
 from torch._dynamo.utils import counters
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_hooks_with_kwargs
 from torch.utils.checkpoint import checkpoint
 
-from perftool.api import analyze
 from perftool.engine.rules.pack import shipped_rules
 from perftool.integrations.record import repeated_calls
 from perftool.integrations.record.repeated_calls import RepeatedCalls
@@ -449,7 +449,7 @@ def test_record_writes_what_it_saw_and_a_finding_says_so(tmp_path: Path) -> None
     found = {"module": "Linear_1", "path": "Net > Linear", "calls": 3, "repeated": 2, "modules": 2}
     assert recorded["repeated_calls"] == [found]
     rules = [rule for rule in shipped_rules() if rule.code == "STP107"]
-    (finding,) = [one for one in analyze([str(trace)], rules).findings if one.code == "STP107"]
+    (finding,) = findings_of([str(trace)], rules)
     assert finding.message.startswith("in a step before the recording, 2 of 3 calls to Net > Linear got the same input")
     assert finding.location.source is not None
     assert finding.location.source.function == "forward"
